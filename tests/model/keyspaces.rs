@@ -3,7 +3,7 @@
 //! Random operations on the default keyspace and a few named ones, that are created and dropped:
 //! single ones, batches with and without conditions, transactions, snapshots; with flushes,
 //! compactions, reopening and kills in between. Some keys begin with the bytes that mark keyspaces,
-//! from before there is any.
+//! from before there is any. Some keyspaces have merge operators of their own.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use trommel::{
-    Compression, Db, DbCursor, Error, Keyspace, KeyspaceOptions, KeyspaceSnapshot, Options, Prefix,
-    Range, RepairOptions, Snapshot, WriteBatch,
+    Compression, Db, DbCursor, Error, Keyspace, KeyspaceOptions, KeyspaceSnapshot, Merge,
+    MergeOperator, Options, Prefix, Range, RepairOptions, Snapshot, WriteBatch,
 };
 use trommel_sim::{Policy, SimDisk};
 use trommel_tests::counters::Counters;
@@ -22,6 +22,8 @@ use trommel_tests::settings::{cases, first_seed};
 const SEQUENCES: u64 = 320;
 const STEPS: u32 = 300;
 const NAMES: [&str; 4] = ["a", "b", "users", "\u{e4}\u{f6}"];
+/// Bytes of a merged value that are kept.
+const KEPT: usize = 40;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -33,7 +35,7 @@ fn options(disk: &Arc<SimDisk>, seed: u64) -> Options {
     let options = Options::default()
         .vfs(Arc::<SimDisk>::clone(disk))
         .background_threads(0)
-        .writes(|w| w.write_buffer_bytes(4 << 10))
+        .writes(|w| w.write_buffer_bytes(4 << 10).merge_operator(operator("")))
         .compaction(|c| c.table_bytes(2 << 10).base_level_bytes(8 << 10));
     match seed % 3 {
         0 => options,
@@ -42,8 +44,37 @@ fn options(disk: &Arc<SimDisk>, seed: u64) -> Options {
     }
 }
 
-fn keyspace_options(rng: &mut Rng) -> KeyspaceOptions {
+/// The merge operator of a keyspace. That of the default one is the store's, which `b` shares.
+fn operator(name: &str) -> Arc<dyn MergeOperator> {
+    match name {
+        "users" => Merge::max(),
+        "a" => Merge::associative("last", |_, so_far, next| {
+            let all = [so_far, next].concat();
+            Ok(all[all.len().saturating_sub(KEPT)..].to_vec())
+        }),
+        _ => Merge::associative("first", |_, so_far, next| {
+            let all = [so_far, next].concat();
+            Ok(all[..all.len().min(KEPT)].to_vec())
+        }),
+    }
+}
+
+/// What a merge makes of a value.
+fn merged(name: &str, existing: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
+    let Some(existing) = existing else { return operand.to_vec() };
+    let all = [existing, operand].concat();
+    match name {
+        "users" => existing.as_slice().max(operand).to_vec(),
+        "a" => all[all.len().saturating_sub(KEPT)..].to_vec(),
+        _ => all[..all.len().min(KEPT)].to_vec(),
+    }
+}
+
+fn keyspace_options(name: &str, rng: &mut Rng) -> KeyspaceOptions {
     let mut options = KeyspaceOptions::new();
+    if name != "b" {
+        options = options.merge_operator(operator(name));
+    }
     if rng.bool() {
         options = options.filters("ribbon:8".parse().unwrap());
     }
@@ -226,6 +257,7 @@ impl World {
             0 => map.retain(|key, _| !holds(&range, key)),
             1 | 2 => _ = map.remove(&key),
             3 if !is_absent => {}
+            4 | 5 => _ = map.insert(key.clone(), merged(name, map.get(&key), &value)),
             _ => _ = map.insert(key.clone(), value.clone()),
         }
         let db = &self.db;
@@ -238,6 +270,8 @@ impl World {
             (Some(keyspace), 3) => {
                 assert_eq!(keyspace.insert_if_absent(&key, &value).unwrap(), is_absent);
             }
+            (None, 4 | 5) => _ = db.merge(&key, &value).unwrap(),
+            (Some(keyspace), 4 | 5) => _ = keyspace.merge(&key, &value).unwrap(),
             (None, _) => _ = db.put(&key, &value).unwrap(),
             (Some(keyspace), _) => _ = keyspace.put(&key, &value).unwrap(),
         }
@@ -254,6 +288,7 @@ impl World {
                 0 => map.retain(|key, _| !holds(&range, key)),
                 1 | 2 => _ = map.remove(&key),
                 3 => holds_all &= !self.model[name].contains_key(&key),
+                4 => _ = map.insert(key.clone(), merged(name, map.get(&key), &value)),
                 _ => _ = map.insert(key.clone(), value.clone()),
             }
             match self.open.get(name) {
@@ -261,6 +296,7 @@ impl World {
                     0 => batch.delete_range(range),
                     1 | 2 => batch.delete(key),
                     3 => batch.expect_absent(key),
+                    4 => batch.merge(key, value),
                     _ => batch.put(key, value),
                 },
                 Some(keyspace) => {
@@ -269,6 +305,7 @@ impl World {
                         0 => part.delete_range(range),
                         1 | 2 => part.delete(key),
                         3 => part.expect_absent(key),
+                        4 => part.merge(key, value),
                         _ => part.put(key, value),
                     };
                     continue;
@@ -308,6 +345,8 @@ impl World {
                 }
                 (None, 3) => assert_eq!(entries(tx.iter()), *map),
                 (Some(part), 3) => assert_eq!(entries(part.iter().rev()), *map),
+                (None, 4) => tx.merge(&key, &value).unwrap(),
+                (Some(part), 4) => part.merge(&key, &value).unwrap(),
                 (None, _) => tx.put(&key, &value).unwrap(),
                 (Some(part), _) => part.put(&key, &value).unwrap(),
             }
@@ -315,6 +354,7 @@ impl World {
                 0 => map.retain(|key, _| !holds(&range, key)),
                 1 => _ = map.remove(&key),
                 2 | 3 => {}
+                4 => _ = map.insert(key.clone(), merged(name, map.get(&key), &value)),
                 _ => _ = map.insert(key, value),
             }
         }
@@ -326,7 +366,7 @@ impl World {
 
     fn create(&mut self, rng: &mut Rng) {
         let name = NAMES[rng.usize(..NAMES.len())];
-        let keyspace = self.db.keyspace(name, keyspace_options(rng)).unwrap();
+        let keyspace = self.db.keyspace(name, keyspace_options(name, rng)).unwrap();
         self.model.entry(name).or_default();
         self.open.entry(name).or_insert(keyspace);
     }
@@ -384,8 +424,17 @@ impl World {
         Db::destroy("other", &options(&self.disk, 0)).unwrap();
         let names: Vec<&str> = self.model.keys().copied().filter(|name| !name.is_empty()).collect();
         assert_eq!(self.db.list_keyspaces().unwrap(), names);
+        if rng.bool() {
+            // Operands of keyspaces that are not opened with their operators stay.
+            self.db.flush().unwrap();
+            self.db.compact_all().unwrap();
+        }
         for name in names {
-            self.open.insert(name, self.db.open_keyspace(name).unwrap().unwrap());
+            let keyspace = match matches!(name, "a" | "\u{e4}\u{f6}") || rng.bool() {
+                true => self.db.keyspace(name, keyspace_options(name, rng)),
+                false => self.db.open_keyspace(name).map(Option::unwrap),
+            };
+            self.open.insert(name, keyspace.unwrap());
         }
     }
 

@@ -360,7 +360,12 @@ pub(crate) fn recorded_operator(
         Some(given) if **given.name() == *recorded => Ok(None),
         Some(given) => {
             let (recorded, given) = (recorded.to_owned(), given.name().to_string());
-            Err(Error::OtherMergeOperator { dir: dir.to_path_buf(), recorded, given })
+            Err(Error::OtherMergeOperator {
+                dir: dir.to_path_buf(),
+                keyspace: None,
+                recorded,
+                given,
+            })
         }
     }
 }

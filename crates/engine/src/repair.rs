@@ -51,7 +51,7 @@ use crate::rescue::sources::{Everything, TableLeft, left};
 use crate::rescue::table;
 use crate::rescue::watched::Watched;
 use crate::verify::{VerifyReport, hold, verify_dir};
-use crate::version::TableMeta;
+use crate::version::{TableMeta, Version};
 
 /// Bytes per write batch for the new store.
 const BATCH_BYTES: usize = 1 << 20;
@@ -197,10 +197,7 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
-        false => {
-            let operator = work.chosen.state.version.merge_operator.clone();
-            Some(NewStore::create(from, to, options, operator)?)
-        }
+        false => Some(NewStore::create(from, to, options, &work.chosen.state.version)?),
     };
     let (salt, is_doubtful) = (work.chosen.state.version.catalog_salt, work.chosen.doubt.is_some());
     let report = work.copy(everything, &deleted, how, |newest| match &mut target {
@@ -455,19 +452,20 @@ struct NewStore {
 }
 
 impl NewStore {
-    /// A new store, with the merge `operator` that the old one has recorded.
-    fn create(
-        from: &Path,
-        dir: &Path,
-        options: Options,
-        operator: Option<Arc<str>>,
-    ) -> Result<Self> {
+    /// A new store, with the merge operator that `version` of the old one has recorded.
+    fn create(from: &Path, dir: &Path, options: Options, version: &Version) -> Result<Self> {
+        let operator = version.merge_operator.clone();
         if let Some((recorded, given)) =
             operator.as_ref().zip(options.writes.merge_operator.as_ref())
             && recorded != given.name()
         {
             let (recorded, given) = (recorded.to_string(), given.name().to_string());
-            return Err(Error::OtherMergeOperator { dir: from.to_path_buf(), recorded, given });
+            return Err(Error::OtherMergeOperator {
+                dir: from.to_path_buf(),
+                keyspace: None,
+                recorded,
+                given,
+            });
         }
         let operator = operator
             .or_else(|| options.writes.merge_operator.as_ref().map(|given| given.name().clone()));
@@ -486,7 +484,8 @@ impl NewStore {
         let options = options.opening(|o| o.degraded(None).read_only(false).salvage(false));
         let options = options.opening(|o| o.create_if_missing(true)).writes(|w| w.log(false));
         let db = Db::open_unfinished(dir, options)?;
-        let (batch, keyspaces) = <(WriteBatch, KeyspacesLeft)>::default();
+        let keyspaces = KeyspacesLeft::new(version.has_keyspace_operators);
+        let batch = WriteBatch::new();
         Ok(Self { vfs, dir: dir.to_path_buf(), db, operator, batch, keyspaces })
     }
 
@@ -496,7 +495,7 @@ impl NewStore {
             self.keyspaces.note(&newest.key, value);
             self.batch.push_physical(OpKind::Put, &newest.key, value);
         }
-        if !newest.operands.is_empty() {
+        if !newest.operands.is_empty() && !self.keyspaces.note_operands(&newest.key) {
             self.record_operator()?;
         }
         for operand in &newest.operands {
@@ -529,8 +528,13 @@ impl NewStore {
     /// Writes the rest and the catalog of keyspaces, verifies everything, and removes the mark.
     fn finish(mut self, evidence: CatalogEvidence) -> Result<()> {
         let keyspaces = std::mem::take(&mut self.keyspaces);
-        if let Some(CatalogLeft { salt, entries }) = keyspaces.catalog(evidence) {
-            let edit = VersionEdit { catalog_salt: Some(salt), ..VersionEdit::default() };
+        let left = keyspaces.catalog(evidence);
+        if let Some(CatalogLeft { salt, entries, has_operators }) = left {
+            let edit = VersionEdit {
+                catalog_salt: Some(salt),
+                keyspace_operators: has_operators,
+                ..VersionEdit::default()
+            };
             self.db.engine().install(edit, None, None)?;
             for (key, value) in entries {
                 self.batch.push_physical(OpKind::Put, &key, value.as_bytes());

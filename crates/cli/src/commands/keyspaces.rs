@@ -1,11 +1,12 @@
 //! The keyspace of a command, and `trommel keyspaces`.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use trommel::{
-    Compression, Db, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions, Prefix, Range,
-    Slice, WriteBatch,
+    Compression, Db, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions, Merge,
+    MergeOperator, Prefix, Range, Slice, WriteBatch,
 };
 
 use crate::commands::store_args::{Session, StoreArgs};
@@ -159,8 +160,29 @@ struct CreateKeyspaceArgs {
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
+    /// Its merge operator, counter, max or set-union; it stays [default: the store's]
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    merge_operator: Option<OperatorName>,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// A merge operator that comes with the library.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OperatorName {
+    Counter,
+    Max,
+    SetUnion,
+}
+
+impl OperatorName {
+    fn operator(self) -> Arc<dyn MergeOperator> {
+        match self {
+            Self::Counter => Merge::counter(),
+            Self::Max => Merge::max(),
+            Self::SetUnion => Merge::set_union(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -191,6 +213,9 @@ pub(crate) fn run(
             }
             if let Some(compression) = args.compression {
                 options = options.compression(compression);
+            }
+            if let Some(name) = args.merge_operator {
+                options = options.merge_operator(name.operator());
             }
             Ok(db.keyspace(&args.name, options).map(drop)?)
         }),

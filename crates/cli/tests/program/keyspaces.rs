@@ -46,8 +46,12 @@ fn keyspaces_are_listed_created_and_dropped() {
     );
     ok(&program, "flush");
     ok(&program, "keyspaces create users --filters ribbon:8");
+    ok(&program, "keyspaces create tags --merge-operator set-union");
+    let ran = program.run_on("keyspaces create tags --merge-operator max");
+    assert!(ran.code == Some(2) && ran.err.contains("trommel.set_union"), "{ran:?}");
     let listed = ok(&program, "keyspaces list --format=csv");
-    assert!(listed.contains("filters=ribbon:8") && !listed.contains(",0,"), "{listed}");
+    assert!(listed.contains("filters=ribbon:8") && !listed.contains("users,0,"), "{listed}");
+    assert!(listed.contains("merge_operator=trommel.set_union"), "{listed}");
     let ran = program.run_on("keyspaces drop users");
     assert!(ran.code == Some(2) && ran.err.contains("--yes"), "{ran:?}");
     ok(&program, "keyspaces drop users --yes");

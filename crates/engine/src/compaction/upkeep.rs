@@ -60,7 +60,7 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
             .all(|below| version.span(below, &table.smallest, &table.largest).is_empty())
     };
     // With a merge operator, older versions may be what operands are merged into.
-    let has_hidden = version.merge_operator.is_none() && table.entries > table.keys;
+    let has_hidden = !version.may_hold_operands() && table.entries > table.keys;
     has_hidden || level > 0 && are_many(table.deletions, table.entries) && is_deepest()
 }
 

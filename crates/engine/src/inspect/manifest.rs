@@ -67,6 +67,10 @@ pub struct ManifestContents {
     pub expiry_horizon: u64,
     /// The times of what has not expired, oldest first; empty if entries do not expire.
     pub time_marks: Vec<TimeMark>,
+    /// The name of the merge operator, if the store may hold operands of one.
+    pub merge_operator: Option<String>,
+    /// Whether keyspaces may have merge operators of their own, which the catalog names.
+    pub keyspace_operators: bool,
 }
 
 /// A table of the store.
@@ -200,6 +204,8 @@ impl Manifest {
                 range_tombstones: state.version.ranges.tombstones().collect(),
                 expiry_horizon: state.version.time_marks.horizon(),
                 time_marks: state.version.time_marks.list().to_vec(),
+                merge_operator: state.version.merge_operator.as_deref().map(str::to_owned),
+                keyspace_operators: state.version.has_keyspace_operators,
             },
             ending: self.framed.ending(),
         })

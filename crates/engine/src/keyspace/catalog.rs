@@ -49,10 +49,16 @@ impl Handle {
 
     /// The catalog may have been changed by another process: the next use of it reads it again.
     /// Handles to keyspaces stay valid; one that was dropped is empty.
-    pub(crate) fn follow_catalog(&self) -> Result<()> {
-        let Some(salt) = self.engine.version().catalog_salt else { return Ok(()) };
+    pub(crate) fn follow_catalog(self: &Arc<Self>) -> Result<()> {
+        let version = self.engine.version();
+        let Some(salt) = version.catalog_salt else { return Ok(()) };
         let keyspaces = &self.engine.options.keyspaces;
-        keyspaces.catalog().is_loaded = false;
+        let mut catalog = keyspaces.catalog();
+        catalog.is_loaded = false;
+        if version.has_keyspace_operators {
+            // Keys are about to be read that need those.
+            return self.load(&mut catalog);
+        }
         if self.catalog_header(salt)?.is_none() {
             // The owner was killed before it wrote the catalog.
             keyspaces.set_plain();
@@ -80,11 +86,13 @@ impl Handle {
                     return Err(self.unknown_entry(CATALOG.strip(&key)));
                 };
                 if let Some(KeyspaceRecord { id, options }) = record {
-                    keyspaces.set_options(id, &options);
-                    live.insert(name.to_owned(), keyspaces.state(name, id));
+                    let state = keyspaces.state(name, id);
+                    keyspaces.note(&state, options);
+                    live.insert(name.to_owned(), state);
                 }
             }
         }
+        self.engine.options.keyspaces.noted_all();
         catalog.live = live;
         catalog.is_loaded = true;
         Ok(())
@@ -130,10 +138,7 @@ impl Handle {
         let engine = &self.engine;
         let keyspaces = &engine.options.keyspaces;
         if let Some(state) = catalog.live.get(name) {
-            let is_other = !keyspaces.own_options(state.id).is(&options);
-            if is_other && !engine.options.load().opening.read_only {
-                self.write_record(&mut WriteBatch::new(), name, state.id, options)?;
-            }
+            self.change_options(state, options)?;
             return Ok(Arc::clone(state));
         }
         engine.access.check_writable()?;
@@ -149,26 +154,49 @@ impl Handle {
         let header = CatalogHeader { last_id: header.last_id + 1, ..header };
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
-        self.write_record(&mut batch, name, header.last_id, options)?;
         let state = keyspaces.state(name, header.last_id);
+        self.write_record(&mut batch, &state, options)?;
         catalog.header = Some(header);
         catalog.live.insert(name.to_owned(), Arc::clone(&state));
         Ok(state)
+    }
+
+    /// Sets the options of a keyspace that is there.
+    fn change_options(&self, state: &Arc<KeyspaceState>, options: KeyspaceOptions) -> Result<()> {
+        let engine = &self.engine;
+        let keyspaces = &engine.options.keyspaces;
+        let before = keyspaces.own_options(state.id);
+        let gains_operator = before.operator().is_none() && options.operator().is_some();
+        // No operand of the store's operator is written meanwhile.
+        let _alone = gains_operator.then(|| write_lock(&state.gate));
+        let of_store = engine.version().merge_operator.clone();
+        let place = (&*engine.files.dir, &*state.name);
+        let options = options.after(&before, of_store.as_ref(), place)?;
+        if engine.options.load().opening.read_only {
+            keyspaces.note(state, before.with_operator_of(options));
+        } else if before.is(&options) {
+            keyspaces.note(state, options);
+        } else {
+            return self.write_record(&mut WriteBatch::new(), state, options);
+        }
+        Ok(())
     }
 
     /// Writes `batch` with the entry of a keyspace, whose options are then in effect.
     fn write_record(
         &self,
         batch: &mut WriteBatch,
-        name: &str,
-        id: u32,
+        state: &Arc<KeyspaceState>,
         options: KeyspaceOptions,
     ) -> Result<()> {
-        let record = KeyspaceRecord { id, options };
-        let key = CATALOG.key(name.as_bytes());
+        if options.operator().is_some() {
+            self.engine.record_keyspace_operators()?;
+        }
+        let record = KeyspaceRecord { id: state.id, options };
+        let key = CATALOG.key(state.name.as_bytes());
         batch.push_physical(OpKind::Put, &key, record.encode().as_bytes());
         self.engine.write_physical(batch, WriteOptions::default())?;
-        self.engine.options.keyspaces.set_options(id, &record.options);
+        self.engine.options.keyspaces.note(state, record.options);
         Ok(())
     }
 
@@ -236,7 +264,7 @@ impl Handle {
         }
         drop(alone);
         catalog.live.remove(name);
-        engine.options.keyspaces.forget_options(state.id);
+        engine.options.keyspaces.forget(state.id);
         Ok(true)
     }
 }

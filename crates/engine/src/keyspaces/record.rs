@@ -84,7 +84,8 @@ mod tests {
         let options = KeyspaceOptions::new()
             .filters("L0=paired:16,L1-=paired:12".parse().unwrap())
             .prefix_extractor(Prefix::until("/"))
-            .compression(Compression::None);
+            .compression(Compression::None)
+            .merge_operator(crate::Merge::max());
         let record = KeyspaceRecord { id: 7, options: options.clone() };
         assert!(PAGE.contains(&record.encode()), "{}", record.encode());
         let again = KeyspaceRecord::decode(record.encode().as_bytes()).unwrap();

@@ -50,6 +50,9 @@ pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
 /// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
 pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;
+/// Keyspaces may have merge operators of their own, named in the catalog; empty. Versions without
+/// such operators refuse the field.
+pub(crate) const TAG_KEYSPACE_OPERATORS: u64 = 13;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -83,6 +86,8 @@ pub(crate) struct VersionEdit {
     pub(crate) catalog_salt: Option<u64>,
     /// The name of the merge operator, from before the first operand on.
     pub(crate) merge_operator: Option<Arc<str>>,
+    /// Whether keyspaces may have merge operators of their own from now on.
+    pub(crate) keyspace_operators: bool,
 }
 
 /// Why bytes are not an edit.
@@ -136,6 +141,9 @@ impl VersionEdit {
         if let Some(name) = &self.merge_operator {
             body.extend_from_slice(name.as_bytes());
             put_field(&mut out, TAG_MERGE_OPERATOR, &mut body);
+        }
+        if self.keyspace_operators {
+            put_field(&mut out, TAG_KEYSPACE_OPERATORS, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -194,6 +202,7 @@ impl VersionEdit {
             TAG_MERGE_OPERATOR => {
                 set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
             }
+            TAG_KEYSPACE_OPERATORS => self.keyspace_operators = true,
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             _ => {
                 let what = format!("a version edit names a field {tag}");

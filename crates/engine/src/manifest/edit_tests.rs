@@ -6,8 +6,8 @@ use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
 
 use super::edit::{
-    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, TAG_MERGE_OPERATOR,
-    VersionEdit,
+    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_KEYSPACE_OPERATORS, TAG_LOG_END,
+    TAG_MERGE_OPERATOR, VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
 use crate::expiry::TimeMarks;
@@ -64,6 +64,7 @@ fn sample() -> VersionEdit {
         time_marks: Some(Arc::new(time_marks())),
         catalog_salt: Some(u64::MAX - 1),
         merge_operator: Some("counter of Ω".into()),
+        keyspace_operators: true,
     }
 }
 
@@ -142,6 +143,12 @@ fn unknown_fields_are_rejected_or_skipped_by_their_tag() {
     const { assert!(TAG_KEYSPACE < FIRST_OPTIONAL_TAG) };
     let cut = VersionEdit::decode(&field(TAG_KEYSPACE, &[1]));
     assert!(matches!(cut, Err(EditError::Damaged(_))), "{cut:?}");
+    let with = VersionEdit { keyspace_operators: true, ..VersionEdit::default() };
+    assert_eq!(with.encode(), field(TAG_KEYSPACE_OPERATORS, b""));
+    const { assert!(TAG_KEYSPACE_OPERATORS < FIRST_OPTIONAL_TAG) };
+    let state = ManifestState::default().apply(&with).unwrap();
+    let state = state.apply(&VersionEdit::default()).unwrap();
+    assert!(state.snapshot().keyspace_operators);
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
     let known = sample().encode();
     let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();

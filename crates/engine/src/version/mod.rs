@@ -46,12 +46,19 @@ pub(crate) struct Version {
     pub(crate) catalog_salt: Option<u64>,
     /// The name of the merge operator, if there may be operands.
     pub(crate) merge_operator: Option<Arc<str>>,
+    /// Whether there may be operands of merge operators that keyspaces have of their own.
+    pub(crate) has_keyspace_operators: bool,
 }
 
 impl Version {
     /// All tables with their levels, level 0 first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
+    }
+
+    /// Whether there may be merge operands.
+    pub(crate) fn may_hold_operands(&self) -> bool {
+        self.merge_operator.is_some() || self.has_keyspace_operators
     }
 
     /// The range tombstones that may delete an entry of some table.

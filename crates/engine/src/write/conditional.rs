@@ -204,8 +204,7 @@ impl<'a> Judge<'a> {
             Some(_) => None,
         };
         let base = merges.base.unwrap_or(stored.as_deref());
-        let operator = self.engine.merge_operator_for(key)?;
-        let value = operator.full_merge(key, base, &merges.operands)?;
+        let value = self.engine.apply_operands((key, MAX_SEQNO), base, &merges.operands)?;
         condition.conflict(value.as_deref()).map_or(Ok(()), |conflict| Err(conflict.into()))
     }
 

@@ -148,6 +148,8 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
         ("entries", Value::Count(sum(|table| table.entries))),
         ("range_tombstones", Value::Count(info.contents.range_tombstones.len() as u64)),
         ("expiry_horizon", Value::Integer(info.contents.expiry_horizon)),
+        ("merge_operator", info.contents.merge_operator.clone().into()),
+        ("keyspace_operators", info.contents.keyspace_operators.into()),
         ("last_seqno", Value::Integer(info.last_seqno)),
         ("next_file_number", Value::Integer(info.next_file_number)),
         ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),

@@ -79,7 +79,7 @@ impl Engine {
         let mut set = ranges.as_ref().map_or_else(RangeSet::default, |loaded| loaded.set.clone());
         let newest_range = set.newest();
         // As the manifest states it: what is dropped must have expired at the next open, too.
-        set.expire_before(self.version().time_marks.horizon());
+        set.expire(self.version().ranges.horizons());
         let mut rule = DropRule::new(self.snapshots.live(), &set);
         outputs.judged_by(&rule);
         let mut folding = self.folding();

@@ -123,7 +123,7 @@ impl<'a> Folding<'a> {
         rule: &DropRule,
         kept: &mut impl Kept,
     ) -> Result<()> {
-        let (stripe, mark) = (rule.stripe(), self.marks.number_of(entry.seqno));
+        let (stripe, mark) = (rule.stripe(), self.marks.number_for(entry.key, entry.seqno));
         let mut is_unseen = rule.no_snapshot_sees_last();
         if let Some(open) = self.open.take() {
             let is_same = *open.key == *entry.key && open.stripe == stripe;

@@ -27,14 +27,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::{MAX_SEQNO, SeqNo};
+use trommel_base::MAX_SEQNO;
 use trommel_vfs::{Access, DirEntry, Vfs};
 
 use crate::batch::{Batch, OpKind, WriteBatch};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, Horizons};
 use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
 use crate::manifest::edit::VersionEdit;
@@ -190,10 +190,10 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     work.refuse_newer()?;
     watched.check()?;
     held.check(&*vfs, from)?;
-    let horizon = work.horizon(&logged, &options);
+    let horizons = work.horizons(&logged, &options);
     let mut deleted =
         work.chosen.state.version.ranges.with(logged.ranges, &Readers::at(Vec::new()));
-    deleted.expire_before(horizon);
+    deleted.expire(&horizons);
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
@@ -330,19 +330,21 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The first sequence number that has not expired, if entries last as long as in the new store.
-    fn horizon(&self, logged: &LoggedOperations, options: &Options) -> SeqNo {
+    /// What has expired, if entries of the default keyspace last as long as in the new store; of
+    /// the others what the manifest says.
+    fn horizons(&self, logged: &LoggedOperations, options: &Options) -> Arc<Horizons> {
         let state = &self.chosen.state;
-        let marks = (*state.version.time_marks).clone();
+        let marks = state.version.times();
         let expiry = Expiry::new(Arc::clone(&self.vfs), marks, options.writes.ttl);
         logged.marks.iter().for_each(|(seqno, until)| expiry.add(*seqno, *until));
         // What was written later may have had a mark that is lost: with records of the logs, or
         // with edits of the manifest and the logs that they replaced.
         if self.chosen.doubt.is_none() {
-            return expiry.horizon(|| state.last_seqno.max(logged.last_seqno));
+            return expiry.horizons(|| state.last_seqno.max(logged.last_seqno));
         }
         let recorded = state.version.time_marks.horizon();
-        expiry.horizon(|| state.last_seqno).min(state.last_seqno + 1).max(recorded)
+        let now = expiry.horizons(|| state.last_seqno);
+        Arc::new(now.with_default(now.of_default().min(state.last_seqno + 1).max(recorded)))
     }
 
     /// The operations of the logs to keep.

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trommel::{
@@ -13,6 +14,7 @@ use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::shared_args::one_of;
+use trommel_harness::units::parse_time;
 
 /// Which keyspace of the store.
 #[derive(Debug, Clone, Args)]
@@ -163,6 +165,9 @@ struct CreateKeyspaceArgs {
     /// Its merge operator, counter, max or set-union; it stays [default: the store's]
     #[arg(long, value_name = "NAME", hide_possible_values = true)]
     merge_operator: Option<OperatorName>,
+    /// How long its entries last: 90s, 24h; 0: forever [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    ttl: Option<Duration>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -217,6 +222,7 @@ pub(crate) fn run(
             if let Some(name) = args.merge_operator {
                 options = options.merge_operator(name.operator());
             }
+            options = options.ttl(args.ttl.filter(|ttl| !ttl.is_zero()));
             Ok(db.keyspace(&args.name, options).map(drop)?)
         }),
         KeyspacesCommand::Drop(DropKeyspaceArgs { name, yes: false, .. }) => {

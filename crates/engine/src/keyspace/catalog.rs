@@ -11,8 +11,9 @@
 //! The lock of the catalog is held throughout. It is taken before a gate or that of the mapping,
 //! and never by a thread that holds one of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::batch::{OpKind, WriteBatch};
 use crate::bounds::Bounds;
@@ -55,8 +56,8 @@ impl Handle {
         let keyspaces = &self.engine.options.keyspaces;
         let mut catalog = keyspaces.catalog();
         catalog.is_loaded = false;
-        if version.has_keyspace_operators {
-            // Keys are about to be read that need those.
+        if version.has_keyspace_operators || version.time_marks.keyspaces().is_some() {
+            // Keys are about to be read whose keyspaces have operators, or expire.
             return self.load(&mut catalog);
         }
         if self.catalog_header(salt)?.is_none() {
@@ -73,7 +74,7 @@ impl Handle {
     }
 
     fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
-        let mut live = BTreeMap::new();
+        let (mut live, mut ttls) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
         if let Some(salt) = self.engine.version().catalog_salt {
             catalog.header = self.catalog_header(salt)?;
         }
@@ -87,15 +88,38 @@ impl Handle {
                 };
                 if let Some(KeyspaceRecord { id, options }) = record {
                     let state = keyspaces.state(name, id);
+                    ttls.extend(options.lasting().map(|ttl| (id, ttl)));
                     keyspaces.note(&state, options);
                     live.insert(name.to_owned(), state);
                 }
             }
         }
         self.engine.options.keyspaces.noted_all();
+        self.set_ttls(ttls, &live)?;
         catalog.live = live;
         catalog.is_loaded = true;
         Ok(())
+    }
+
+    /// Sets how long entries of named keyspaces last, as the catalog says.
+    fn set_ttls(
+        &self,
+        ttls: BTreeMap<u32, Duration>,
+        live: &BTreeMap<String, Arc<KeyspaceState>>,
+    ) -> Result<()> {
+        let (engine, live) = (&self.engine, live.values().map(|state| state.id));
+        let live: BTreeSet<u32> = live.collect();
+        let expiry = &engine.snapshots.expiry;
+        if engine.version().catalog_salt.is_none() || !expiry.differs(&ttls, &live) {
+            return Ok(());
+        }
+        let expires = engine.version().time_marks.is_on();
+        if expires || ttls.is_empty() {
+            expiry.set_keyspace_ttls(ttls, &live);
+            return Ok(());
+        }
+        // Readers do not look at the clock yet: times were not recorded before a crash.
+        engine.change_times(|expiry| expiry.set_keyspace_ttls(ttls, &live))
     }
 
     fn unknown_entry(&self, name: &[u8]) -> Error {
@@ -196,26 +220,23 @@ impl Handle {
         let key = CATALOG.key(state.name.as_bytes());
         batch.push_physical(OpKind::Put, &key, record.encode().as_bytes());
         self.engine.write_physical(batch, WriteOptions::default())?;
+        let ttl = record.options.lasting();
         self.engine.options.keyspaces.note(state, record.options);
+        if self.engine.snapshots.expiry.has_other_ttl(state.id, ttl) {
+            return self.engine.change_times(|expiry| expiry.set_keyspace_ttl(state.id, ttl));
+        }
         Ok(())
     }
 
     /// Begins the catalog: step 1 of the module's head.
     fn begin_catalog(self: &Arc<Self>) -> Result<CatalogHeader> {
-        // No ttl is set meanwhile.
-        let options_stay = self.engine.options.hold();
-        if self.engine.options.load().writes.ttl.is_some() {
-            return Err(Error::option(
-                "a store whose entries expire has no named keyspaces: open it without ttl, or use \
-                 a store of its own for them",
-            ));
-        }
         // Refused before anything changes.
         self.move_marked(&mut WriteBatch::new())?;
+        // With the next edit. The default keyspace's horizon must not be that of the catalog.
+        self.engine.snapshots.expiry.separate();
         let header = CatalogHeader::new(env::random_u64());
         let edit = VersionEdit { catalog_salt: Some(header.salt), ..VersionEdit::default() };
         self.engine.install(edit, None, None)?;
-        drop(options_stay);
         self.engine.options.keyspaces.map_default(|| {
             let mut batch = WriteBatch::new();
             self.move_marked(&mut batch)?;
@@ -263,6 +284,8 @@ impl Handle {
             return Err(error);
         }
         drop(alone);
+        let (at, oldest) = (engine.snapshots.visible(), engine.snapshots.live().into_iter().min());
+        engine.snapshots.expiry.drop_keyspace(state.id, at, oldest);
         catalog.live.remove(name);
         engine.options.keyspaces.forget(state.id);
         Ok(true)

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trommel_sstable::Compression;
 
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::merge_operator::{MergeOperator, UserMergeOperator, is_operator_name};
-use crate::options::Options;
+use crate::options::{Options, check_ttl};
 use crate::prefix::Prefix;
 
 /// The options in which a keyspace differs from its store: by default in none. They are recorded in
@@ -32,6 +33,7 @@ pub struct KeyspaceOptions {
     prefix_extractor: Option<Prefix>,
     compression: Option<Compression>,
     merge_operator: Option<RecordedOperator>,
+    ttl: Option<Duration>,
 }
 
 /// A merge operator of which only the name is recorded.
@@ -111,6 +113,33 @@ impl KeyspaceOptions {
         self
     }
 
+    /// How long entries last, in this keyspace, whatever the store's
+    /// [`ttl`](crate::settings::WriteSettings::ttl), which is that of the default keyspace: with the
+    /// same bounds and promises. Unlike that one it is recorded: it stays in effect when the store
+    /// is opened, until [`Db::keyspace`](crate::Db::keyspace) is called with another one, or with
+    /// none. If it is set for a keyspace whose entries did not expire, these count as written then.
+    ///
+    /// All keyspaces share the recorded times, of which there are a few hundred. If they have a
+    /// `ttl` from seconds to months, entries may outlast theirs by more than a 256th of it: by a
+    /// 64th with four such. Versions of Trommel without such keyspaces do not open the store.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use std::time::Duration;
+    /// use trommel::KeyspaceOptions;
+    /// let hour = KeyspaceOptions::new().ttl(Duration::from_secs(3600));
+    /// let sessions = db.keyspace("sessions", hour)?;
+    /// sessions.put("1", "Ada")?; // gone in an hour
+    /// db.put("1", "here")?; // stays
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.ttl = ttl.into();
+        self
+    }
+
     /// Checks the bounds of the options.
     pub(crate) fn check(&self) -> Result<()> {
         if self.filters.as_ref().is_some_and(|filters| filters.budget().is_some()) {
@@ -122,7 +151,13 @@ impl KeyspaceOptions {
         }
         let operator = self.merge_operator.as_ref().and_then(|one| one.operator.as_ref());
         operator.map_or(Ok(()), UserMergeOperator::check)?;
+        check_ttl(self.ttl)?;
         self.prefix_extractor.as_ref().map_or(Ok(()), Prefix::check)
+    }
+
+    /// How long entries last.
+    pub(crate) fn lasting(&self) -> Option<Duration> {
+        self.ttl
     }
 
     /// The merge operator of the keyspace's own.
@@ -201,7 +236,8 @@ impl KeyspaceOptions {
         let compression = self.compression.map(|kind| ("compression", kind.to_string()));
         let operator = self.merge_operator.as_ref();
         let operator = operator.map(|operator| ("merge_operator", operator.name.to_string()));
-        [filters, prefix, compression, operator].into_iter().flatten().collect()
+        let ttl = self.ttl.map(|ttl| ("ttl", format!("{}s", ttl.as_secs_f64())));
+        [filters, prefix, compression, operator, ttl].into_iter().flatten().collect()
     }
 
     /// A line of text for each option that is set and can be recorded.
@@ -227,6 +263,7 @@ impl KeyspaceOptions {
             "filters" => self.filters = value.parse().ok(),
             "prefix_extractor" => self.prefix_extractor = Prefix::stored(value),
             "compression" => self.compression = value.parse().ok(),
+            "ttl" => self.ttl = stored_ttl(value),
             "merge_operator" => self.merge_operator = RecordedOperator::stored(value),
             _ => {}
         }
@@ -268,4 +305,11 @@ impl KeyspaceOptions {
         options.filtering.prefix_extractor = prefix.map(Prefix::after_header);
         options
     }
+}
+
+/// The `ttl` of this text, as recorded; `None` if none may have it.
+fn stored_ttl(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.strip_suffix('s')?.parse().ok()?;
+    let ttl = Duration::try_from_secs_f64(seconds).ok()?;
+    check_ttl(Some(ttl)).is_ok().then_some(ttl)
 }

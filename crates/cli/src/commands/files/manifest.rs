@@ -127,6 +127,13 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
             output.row(vec![Value::Integer(info.number), Value::Integer(mark.from), until])?;
         }
     }
+    output.list("keyspace_horizons", &["manifest", "keyspace", "horizon"])?;
+    for info in &infos {
+        for (id, horizon) in &info.contents.keyspace_horizons {
+            let row = [info.number, u64::from(*id), *horizon];
+            output.row(row.map(Value::Integer).to_vec())?;
+        }
+    }
     output.finish()?;
     failures.result()
 }

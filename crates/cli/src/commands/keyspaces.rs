@@ -1,17 +1,20 @@
 //! The keyspace of a command, and `trommel keyspaces`.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use trommel::{
     Compression, Db, Explanation, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions,
-    Prefix, Range, Slice, WriteBatch,
+    Merge, MergeOperator, Prefix, Range, Slice, WriteBatch,
 };
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::shared_args::one_of;
+use trommel_harness::units::parse_time;
 
 /// Which keyspace of the store.
 #[derive(Debug, Clone, Args)]
@@ -179,8 +182,32 @@ struct CreateKeyspaceArgs {
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
+    /// Its merge operator, counter, max or set-union; it stays [default: the store's]
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    merge_operator: Option<OperatorName>,
+    /// How long its entries last: 90s, 24h; 0: forever [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    ttl: Option<Duration>,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// A merge operator that comes with the library.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OperatorName {
+    Counter,
+    Max,
+    SetUnion,
+}
+
+impl OperatorName {
+    fn operator(self) -> Arc<dyn MergeOperator> {
+        match self {
+            Self::Counter => Merge::counter(),
+            Self::Max => Merge::max(),
+            Self::SetUnion => Merge::set_union(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -212,6 +239,10 @@ pub(crate) fn run(
             if let Some(compression) = args.compression {
                 options = options.compression(compression);
             }
+            if let Some(name) = args.merge_operator {
+                options = options.merge_operator(name.operator());
+            }
+            options = options.ttl(args.ttl.filter(|ttl| !ttl.is_zero()));
             Ok(db.keyspace(&args.name, options).map(drop)?)
         }),
         KeyspacesCommand::Drop(DropKeyspaceArgs { name, yes: false, .. }) => {

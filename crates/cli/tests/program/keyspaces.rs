@@ -46,8 +46,12 @@ fn keyspaces_are_listed_created_and_dropped() {
     );
     ok(&program, "flush");
     ok(&program, "keyspaces create users --filters ribbon:8");
+    ok(&program, "keyspaces create tags --merge-operator set-union");
+    let ran = program.run_on("keyspaces create tags --merge-operator max");
+    assert!(ran.code == Some(2) && ran.err.contains("trommel.set_union"), "{ran:?}");
     let listed = ok(&program, "keyspaces list --format=csv");
-    assert!(listed.contains("filters=ribbon:8") && !listed.contains(",0,"), "{listed}");
+    assert!(listed.contains("filters=ribbon:8") && !listed.contains("users,0,"), "{listed}");
+    assert!(listed.contains("merge_operator=trommel.set_union"), "{listed}");
     let ran = program.run_on("keyspaces drop users");
     assert!(ran.code == Some(2) && ran.err.contains("--yes"), "{ran:?}");
     ok(&program, "keyspaces drop users --yes");
@@ -57,8 +61,11 @@ fn keyspaces_are_listed_created_and_dropped() {
         assert_eq!(ran.code, Some(3), "{line}: {ran:?}");
         assert!(ran.err.contains("there is no keyspace \"users\""), "{line}: {ran:?}");
     }
-    let ran = program.run_on("put a 1 --ttl 1h");
-    assert!(ran.code == Some(2) && ran.err.contains("named keyspaces"), "{ran:?}");
+    ok(&program, "put a 1 --ttl 1h");
+    ok(&program, "keyspaces create tags --merge-operator set-union --ttl 1h");
+    assert!(ok(&program, "keyspaces list").contains("ttl=3600s"));
+    let info = ok(&program, "manifest info");
+    assert!(info.contains("keyspace operators  yes"), "{info}");
 }
 
 #[test]

@@ -274,6 +274,7 @@ impl Following {
         if self.version().catalog_salt.is_some() {
             // Before a reader sees the keys of other keyspaces.
             engine.options.keyspaces.set_mapped();
+            engine.snapshots.expiry.separate();
         }
         let logs = self.logs.first().zip(self.logs.last());
         let logs = logs.map(|(first, last)| (first.tail.number(), last.tail.number()));
@@ -334,7 +335,7 @@ fn new_memtable(engine: &Engine) -> Arc<Memtable> {
 fn newest_of_tables(state: &ManifestState) -> SeqNo {
     let marks = &state.version.time_marks;
     let marked = marks.last().map_or(0, |mark| mark.from);
-    state.last_seqno.max(marked).max(marks.horizon().saturating_sub(1))
+    state.last_seqno.max(marked).max(marks.horizons().newest().saturating_sub(1))
 }
 
 fn another_store(dir: &Path) -> Error {

@@ -11,6 +11,8 @@ mod catalog;
 #[cfg(test)]
 mod mapping_tests;
 #[cfg(test)]
+mod operator_tests;
+#[cfg(test)]
 mod tests;
 mod views;
 
@@ -64,15 +66,18 @@ pub struct Keyspace {
 
 impl Db {
     /// Opens the keyspace of this name, and creates it if there is none. `options` are its options
-    /// from now on; a store that was opened read-only keeps those that it has. Creating one is a
-    /// single small write, with the durability of the store.
+    /// from now on; a store that was opened read-only keeps those that it has. A merge operator
+    /// stays. Creating a keyspace is a single small write, with the durability of the store.
     ///
     /// The first one makes the store unreadable for versions of Trommel without keyspaces.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) if the name has not 1 to 255 bytes, if
     /// an option is out of bounds, or if it is the first keyspace and the default one has more than
-    /// 64 MiB of entries whose keys begin with `FF FF FF FF`; as [`Db::put`] and [`Db::get`].
+    /// 64 MiB of entries whose keys begin with `FF FF FF FF`;
+    /// [`Error::OtherMergeOperator`](crate::Error::OtherMergeOperator) if the keyspace has another
+    /// merge operator than `options`, or one that these lack and that is none of
+    /// [`Merge`](crate::Merge); as [`Db::put`] and [`Db::get`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -215,7 +220,8 @@ impl Keyspace {
         self.handle.engine.write_in(self.part(), OpKind::Put, key, value, options)
     }
 
-    /// Merges `operand` into `key`, by the merge operator of the store: as [`Db::merge`].
+    /// Merges `operand` into `key`, by the merge operator of the keyspace
+    /// ([`KeyspaceOptions::merge_operator`]), or else of the store: as [`Db::merge`].
     ///
     /// # Errors
     /// As [`Keyspace::put`] and [`Db::merge`].
@@ -246,7 +252,6 @@ impl Keyspace {
         options: WriteOptions,
     ) -> Result<SeqNo> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        self.handle.engine.prepare_for_operands(key)?;
         self.handle.engine.write_in(self.part(), OpKind::Merge, key, operand, options)
     }
 

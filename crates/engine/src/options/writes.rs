@@ -51,6 +51,9 @@ settings! {
         /// that of [deleted ranges](crate::Db::delete_range) does: tables of which everything has
         /// expired are removed unread, others are rewritten when half has expired.
         ///
+        /// In a store with keyspaces it is that of the default one; others have their own:
+        /// [`KeyspaceOptions::ttl`](crate::KeyspaceOptions::ttl).
+        ///
         /// It is a setting of each open, as others are. While entries do not expire, nothing is
         /// recorded of their age: what was written before counts as written when `ttl` is set.
         /// Closing the store records what has expired, and changing `ttl` does: it never comes
@@ -130,12 +133,17 @@ impl WriteSettings {
     /// Checks the bounds that are no numbers.
     pub(super) fn check(&self) -> Result<()> {
         self.merge_operator.as_ref().map_or(Ok(()), UserMergeOperator::check)?;
-        match self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
-            None => Ok(()),
-            Some(ttl) => Err(Error::option(format!(
-                "ttl is {ttl:?}: it must be {SHORTEST_TTL:?} to {LONGEST_TTL:?} (a hundred years), \
-                 or none if entries do not expire"
-            ))),
-        }
+        check_ttl(self.ttl)
+    }
+}
+
+/// Checks the bounds of a `ttl`.
+pub(crate) fn check_ttl(ttl: Option<Duration>) -> Result<()> {
+    match ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
+        None => Ok(()),
+        Some(ttl) => Err(Error::option(format!(
+            "ttl is {ttl:?}: it must be {SHORTEST_TTL:?} to {LONGEST_TTL:?} (a hundred years), or \
+             none if entries do not expire"
+        ))),
     }
 }

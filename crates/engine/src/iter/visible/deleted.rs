@@ -11,7 +11,7 @@ use trommel_base::{Cursor, CursorHints, SeqNo};
 use super::VisibleCursor;
 use crate::bounds::Bounds;
 use crate::error::Result;
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, Horizons};
 use crate::iter::gate::RangeGate;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
@@ -55,10 +55,11 @@ impl KnownDeleted {
         expiry: &Expiry,
         seqno: SeqNo,
     ) -> Box<Self> {
-        let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
+        let none = Horizons::default();
+        let expired = tombstones.as_ref().map_or(&none, |set| set.horizons());
         let gaps = gaps.load();
         // A later scan may have learned of a gap what has expired since this one began.
-        let gaps = gaps.filter(|_| expiry.published() == horizon);
+        let gaps = gaps.filter(|_| expiry.are_published(expired));
         let mut all = RangeSet::default();
         tombstones.iter().chain(&gaps).for_each(|set| all.extend(set));
         Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })

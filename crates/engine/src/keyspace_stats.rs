@@ -160,7 +160,9 @@ impl Db {
         let id_of =
             |key: &[u8]| if is_plain { DEFAULT_ID } else { id_of(key).unwrap_or(DEFAULT_ID) };
         for (_, table) in engine.version().tables() {
-            let (first, last) = (id_of(&table.smallest), id_of(&table.largest));
+            // Keys of before the first keyspace may begin with the marker, and anything after it.
+            let first = id_of(&table.smallest);
+            let last = id_of(&table.largest).max(first);
             for (_, row) in rows.range_mut(first..=last) {
                 let bytes = engine.bytes_within(table, &row.space.all())?;
                 if bytes > 0 {

@@ -169,7 +169,7 @@ impl Horizons {
             (None, None) => true,
             _ => false,
         };
-        are_same && self.default == other.default
+        are_same && self.default == other.default || self.are_none() && other.are_none()
     }
 }
 

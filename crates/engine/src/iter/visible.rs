@@ -407,7 +407,11 @@ impl VisibleCursor {
             if self.is_beyond() || self.gap.is_full() {
                 return Ok(());
             }
-            if kind == EntryKind::Merge && is_visible && !is_deleted && self.settle_on_operand()? {
+            if kind == EntryKind::Merge
+                && is_visible
+                && !is_deleted
+                && (self.settle_on_operand()? || self.gap.is_full())
+            {
                 return Ok(());
             }
             (current, is_done) = (self.pass_unseen(is_deleted)?, is_visible);
@@ -484,7 +488,7 @@ impl VisibleCursor {
                 && self.sees(seqno)
                 && !is_deleted
                 && !self.is_below()
-                && self.settle_on_operand()?
+                && (self.settle_on_operand()? || self.gap.is_full())
             {
                 return Ok(());
             } else {
@@ -543,6 +547,14 @@ impl VisibleCursor {
         }
         if is_operand {
             newest_visible = self.value_of_operands()?;
+            if newest_visible.is_none() {
+                self.exclude_from_gap();
+                if self.gap.is_full() {
+                    // A limited search: for it, the key is found.
+                    self.position = Position::Before;
+                    return Ok(true);
+                }
+            }
         }
         let newest_visible =
             newest_visible.filter(|_| !is_deleted_by(&mut self.deleted, &self.key, newest_seqno));

@@ -365,8 +365,11 @@ fn the_head_of_a_queue_stays_near() {
 /// A seek that begins anywhere in a gap makes the whole of it known, not just what it passed.
 #[test]
 fn a_gap_is_known_whole_after_a_seek_into_it() {
-    for forward in [true, false] {
+    for (forward, has_keyspace) in [(true, false), (false, false), (true, true), (false, true)] {
         let db = filled(&Arc::default(), 400);
+        if has_keyspace {
+            db.keyspace("other", Default::default()).unwrap();
+        }
         for key in 10..390_u32 {
             db.delete(key.to_be_bytes()).unwrap();
         }

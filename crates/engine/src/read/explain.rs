@@ -264,9 +264,9 @@ impl Explaining<'_> {
         if self.operands.is_empty() {
             return Ok(self.existing.as_ref().map(|value| value.len() as u64));
         }
-        let operator = self.engine.merge_operator_for(self.key)?;
         let operands: Vec<&[u8]> = self.operands.iter().rev().map(|operand| &**operand).collect();
-        let merged = operator.full_merge(self.key, self.existing.as_deref(), &operands)?;
+        let key = (self.key, self.seqno);
+        let merged = self.engine.apply_operands(key, self.existing.as_deref(), &operands)?;
         Ok(merged.map(|value| value.len() as u64))
     }
 }
@@ -278,7 +278,7 @@ mod tests {
     use trommel_sim::MemoryVfs;
 
     use super::*;
-    use crate::{Db, Merge, Options};
+    use crate::{Db, KeyspaceOptions, Merge, Options};
 
     fn outcomes(explanation: &Explanation) -> Vec<(ExplainedPlace, ExplainedOutcome)> {
         explanation.steps.iter().map(|step| (step.place, step.outcome)).collect()
@@ -348,6 +348,10 @@ mod tests {
         let users = db.keyspace("users", Default::default()).unwrap();
         users.put("1", "Ada").unwrap();
         assert_eq!(users.explain("1").unwrap().value_bytes, Some(3));
+        let of_key = Merge::associative("of key", |key, _, _| Ok(key.to_vec()));
+        let named = db.keyspace("named", KeyspaceOptions::new().merge_operator(of_key)).unwrap();
+        named.merge("key", "").unwrap();
+        assert_eq!(named.explain("key").unwrap().value_bytes, Some(3), "it has no header");
         db.delete_range(..).unwrap();
         let explanation = db.explain(key).unwrap();
         let last = explanation.steps.last().unwrap().outcome;

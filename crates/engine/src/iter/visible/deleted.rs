@@ -102,6 +102,11 @@ impl Gap {
         self.keys >= self.most
     }
 
+    /// Excludes the current key: a new gap begins after it, and a limited search ends at it.
+    pub(super) fn exclude(&mut self) {
+        if self.most == u32::MAX { self.restart() } else { self.keys = self.most }
+    }
+
     /// Begins a new gap.
     #[inline]
     pub(super) fn restart(&mut self) {

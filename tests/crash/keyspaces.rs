@@ -1,9 +1,10 @@
 //! Keyspaces after a power failure at every boundary between two operations of the disk.
 //!
 //! The store has keys of the default keyspace that move when the first keyspace is created. Batches
-//! over three keyspaces count up, one of them by its own merge operator, one keyspace is created, filled and dropped again and again. In
-//! each image all of them agree, and the keyspace is there with all of its entries, or before they
-//! were written, or not at all.
+//! over three keyspaces count up, in one of them by its own merge operator. Another keyspace, whose
+//! entries last for an hour, is created, filled and dropped again and again. In each image all of
+//! them agree, and the keyspace is there with all of its entries, or before they were written, or
+//! not at all.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,12 +9,12 @@ use trommel::{
     Compression, Db, Explanation, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions,
     Merge, MergeOperator, Prefix, Range, Slice, WriteBatch,
 };
+use trommel_harness::units::parse_time;
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::shared_args::one_of;
-use trommel_harness::units::parse_time;
 
 /// Which keyspace of the store.
 #[derive(Debug, Clone, Args)]

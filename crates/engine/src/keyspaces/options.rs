@@ -113,11 +113,11 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How long entries last, in this keyspace, whatever the store's
-    /// [`ttl`](crate::settings::WriteSettings::ttl), which is that of the default keyspace: with the
-    /// same bounds and promises. Unlike that one it is recorded: it stays in effect when the store
-    /// is opened, until [`Db::keyspace`](crate::Db::keyspace) is called with another one, or with
-    /// none. If it is set for a keyspace whose entries did not expire, these count as written then.
+    /// How long entries of the keyspace last, with the bounds and the promises of the store's
+    /// [`ttl`](crate::settings::WriteSettings::ttl), which is that of the default keyspace. Unlike
+    /// that one it is recorded: it stays in effect when the store is opened, until
+    /// [`Db::keyspace`](crate::Db::keyspace) is called with another one, or with none. If it is set
+    /// for a keyspace whose entries did not expire, these count as written then.
     ///
     /// All keyspaces share the recorded times, of which there are a few hundred. If they have a
     /// `ttl` from seconds to months, entries may outlast theirs by more than a 256th of it: by a

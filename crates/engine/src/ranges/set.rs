@@ -107,8 +107,8 @@ impl RangeSet {
     }
 
     /// The parts of the key space that together hold `smallest..=largest`, in each of which the
-    /// same tombstones apply and the same has expired. The first may begin earlier, and the last may
-    /// end later.
+    /// same tombstones apply and the same has expired. The first may begin earlier, and the last
+    /// may end later.
     pub(crate) fn spans<'a>(
         &'a self,
         smallest: &'a [u8],

@@ -131,7 +131,7 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
     for info in &infos {
         for (id, horizon) in &info.contents.keyspace_horizons {
             let row = [info.number, u64::from(*id), *horizon];
-            output.row(row.map(Value::Integer).to_vec())?;
+            output.row(row.map(Value::Integer).into())?;
         }
     }
     output.finish()?;

@@ -159,7 +159,8 @@ fn filters_are_shown_for_each_keyspace() {
     let names: Vec<_> = rows.iter().map(|row| row["keyspace"].as_str()).collect();
     assert_eq!(names, [None, Some("events"), Some("users"), Some("weak")]);
     let number = |row: usize, column: &str| rows[row][column].as_f64().unwrap();
-    assert_eq!([number(2, "keys"), number(3, "keys")], [2002.0, 2000.0]);
+    // Those of users are estimated: its table begins with the default keyspace.
+    assert!((number(2, "keys") - 2002.0).abs() < 20.0 && number(3, "keys") == 2000.0, "{rows:?}");
     assert!(number(2, "bits_per_key") > 12.0 && number(3, "bits_per_key") < 4.0, "{rows:?}");
     // 100,000 probes of a rate of two in five: ten standard deviations.
     let (measured, expected) = (number(3, "measured_rate"), number(3, "expected_rate"));

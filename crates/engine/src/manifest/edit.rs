@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
+use trommel_filter::HashSeed;
 
 use crate::batch::MAX_BOUND_BYTES;
 use crate::expiry::TimeMarks;
@@ -50,6 +51,9 @@ pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
 /// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
 pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;
+/// The secret with which the keys of new tables are hashed. A version that does not know it would
+/// find no key in such a table.
+pub(crate) const TAG_HASH_SEED: u64 = 13;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -83,6 +87,8 @@ pub(crate) struct VersionEdit {
     pub(crate) catalog_salt: Option<u64>,
     /// The name of the merge operator, from before the first operand on.
     pub(crate) merge_operator: Option<Arc<str>>,
+    /// The secret with which the keys of new tables are hashed, which replaces the earlier one.
+    pub(crate) hash_seed: Option<HashSeed>,
 }
 
 /// Why bytes are not an edit.
@@ -136,6 +142,10 @@ impl VersionEdit {
         if let Some(name) = &self.merge_operator {
             body.extend_from_slice(name.as_bytes());
             put_field(&mut out, TAG_MERGE_OPERATOR, &mut body);
+        }
+        if let Some(seed) = self.hash_seed {
+            put_u64(&mut body, seed.word());
+            put_field(&mut out, TAG_HASH_SEED, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -191,6 +201,9 @@ impl VersionEdit {
                 set_once(&mut self.time_marks, Arc::new(marks))?;
             }
             TAG_KEYSPACE => set_once(&mut self.catalog_salt, field.u64().ok_or(short)?)?,
+            TAG_HASH_SEED => {
+                set_once(&mut self.hash_seed, HashSeed::new(field.u64().ok_or(short)?))?;
+            }
             TAG_MERGE_OPERATOR => {
                 set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
             }

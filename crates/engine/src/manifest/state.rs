@@ -109,6 +109,7 @@ impl ManifestState {
                 .then(|| Arc::clone(&self.version.time_marks)),
             catalog_salt: self.version.catalog_salt,
             merge_operator: self.version.merge_operator.clone(),
+            hash_seed: self.version.hash_seed,
         }
     }
 }
@@ -157,6 +158,7 @@ impl Version {
         }
         next.ranges.expire_before(next.time_marks.horizon());
         next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
+        next.hash_seed = edit.hash_seed.or(next.hash_seed);
         if let Some(name) = &edit.merge_operator {
             if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
                 return Err(invalid("the merge operator changes"));

@@ -8,5 +8,7 @@ mod operands;
 mod part;
 mod probe;
 mod scan;
+#[cfg(test)]
+mod seed_tests;
 
 pub(crate) use changes::Change;

@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::SeqNo;
+use trommel_filter::HashSeed;
 
 use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
@@ -46,6 +47,9 @@ pub(crate) struct Version {
     pub(crate) catalog_salt: Option<u64>,
     /// The name of the merge operator, if there may be operands.
     pub(crate) merge_operator: Option<Arc<str>>,
+    /// The secret with which the keys of new tables are hashed; `None` in a store that no version
+    /// with such secrets has written to.
+    pub(crate) hash_seed: Option<HashSeed>,
 }
 
 impl Version {

@@ -32,7 +32,7 @@ fn passed(db: &Db) -> f64 {
     counts.false_positives as f64 / (counts.false_positives + counts.negatives) as f64
 }
 
-/// Each absent key that has the hash of a present one used to pass, and anyone could name such keys.
+/// Each absent key with the hash of a present one used to pass, and anyone could name such keys.
 #[test]
 fn absent_keys_of_the_same_hash_pass_no_filter() {
     assert_eq!(filter::hash(&colliding_key(0)), filter::hash(&colliding_key(1)));

@@ -4,9 +4,9 @@
 //! absent keys that pass a filter. With a secret seed, chosen keys are as good as random ones:
 //! 1. XXH3 takes the seed. Without it, all keys of 17 to 240 bytes for which one factor of its
 //!    products is zero have the same hash, whatever their other factor; the seed moves the zero.
-//! 2. The result is multiplied by an odd number that depends on the seed. XXH3 combines the seed and
-//!    a key of 4 to 8 bytes by an exclusive or, so the distance of two hashes may be known without
-//!    the seed. Multiplied, it is not.
+//! 2. The result is multiplied by an odd number that depends on the seed. XXH3 combines the seed
+//!    and a key of 4 to 8 bytes by an exclusive or, so the distance of two hashes may be known
+//!    without the seed. Multiplied, it is not.
 //!
 //! This is no cryptographic function. It withstands those who see neither the hashes nor files with
 //! them.

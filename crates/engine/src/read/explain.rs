@@ -352,6 +352,7 @@ mod tests {
         let of_key = Merge::associative("of key", |key, _, _| Ok(key.to_vec()));
         let named = db.keyspace("named", KeyspaceOptions::new().merge_operator(of_key)).unwrap();
         named.merge("key", "").unwrap();
+        named.merge("key", "").unwrap();
         assert_eq!(named.explain("key").unwrap().value_bytes, Some(3), "it has no header");
         db.delete_range(..).unwrap();
         let explanation = db.explain(key).unwrap();

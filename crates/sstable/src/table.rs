@@ -360,10 +360,10 @@ impl Table {
             let block = self
                 .look_at(stored, location)
                 .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
-            if let Some((payload, layout)) = block {
+            if let Some(block) = block {
                 stats.block_reads += 1;
                 stats.block_bytes += handle.bytes as u64;
-                return Ok(Held { handle, bytes: HeldBytes::Mapped(payload, layout) });
+                return Ok(Held { handle, bytes: HeldBytes::Mapped(block) });
             }
         }
         let block = self.source.block_after(location, true, stats, before)?;
@@ -396,18 +396,18 @@ impl Table {
             && let Ok((payload, _)) = frame_of(stored)
             && let Ok(layout) = Layout::parse(payload)
         {
-            Block { payload, layout: &layout }.prefetch_entry(tag_of(hash));
+            Block { payload, layout }.prefetch_entry(tag_of(hash));
         }
     }
 
-    /// The payload of the mapped data block with these stored bytes, unless it is compressed. Verifies it, unless
+    /// The mapped data block with these stored bytes, unless it is compressed. Verifies it, unless
     /// the table verifies once and the block was verified before.
     #[inline]
     fn look_at<'a>(
         &self,
         stored: &'a [u8],
         BlockLocation { leaf, at, handle, .. }: BlockLocation<'_>,
-    ) -> Result<Option<(&'a [u8], Layout)>, Fault> {
+    ) -> Result<Option<Block<'a>>, Fault> {
         let known = self.verified.as_ref();
         let (payload, compression) = if known.is_some_and(|verified| verified.has(at)) {
             prefetch_columns(stored);
@@ -422,7 +422,7 @@ impl Table {
         if !is_raw(compression) {
             return Ok(None);
         }
-        Ok(Some((payload, Layout::parse(payload)?)))
+        Ok(Some(Block { payload, layout: Layout::parse(payload)? }))
     }
 }
 
@@ -434,7 +434,7 @@ pub(crate) struct Held<'a> {
 
 enum HeldBytes<'a> {
     Shared(SharedBlock),
-    Mapped(&'a [u8], Layout),
+    Mapped(Block<'a>),
 }
 
 impl Held<'_> {
@@ -454,7 +454,7 @@ impl Held<'_> {
     ) -> Result<Option<Found>, Error> {
         let block = match &self.bytes {
             HeldBytes::Shared(shared) => shared.view(),
-            HeldBytes::Mapped(payload, layout) => Block { payload, layout },
+            HeldBytes::Mapped(block) => *block,
         };
         let hit = block
             .get(key, tag_of(hash), seqno)
@@ -466,8 +466,8 @@ impl Held<'_> {
                     let start = shared.start as usize + hit.value.start;
                     Slice::window(&shared.buffer, start, hit.value.len())
                 }
-                HeldBytes::Mapped(payload, _) => {
-                    Slice::from(payload.get(hit.value).unwrap_or_default())
+                HeldBytes::Mapped(block) => {
+                    Slice::from(block.payload.get(hit.value).unwrap_or_default())
                 }
             };
             Found { seqno: hit.seqno, kind: hit.kind, value }

@@ -25,7 +25,7 @@ use trommel_base::{
 use trommel_sstable::ReadStats;
 
 use super::gate::RangeGate;
-use super::merge::{Mark, MergeCursor, MergeLists};
+use super::merge::{Mark, MergeCursor};
 use super::source::Source;
 use super::spare;
 use crate::bounds::SharedBounds;
@@ -104,13 +104,13 @@ impl Drop for VisibleCursor {
                 shard.scan_reseeks.add(self.reseeks);
             }
         });
-        spare::keep(self.merge.take_lists());
+        spare::keep(self.merge.take_sources());
     }
 }
 
 impl VisibleCursor {
     pub(crate) fn new(
-        lists: MergeLists<Source>,
+        sources: Vec<Source>,
         seqno: SeqNo,
         ranges: Option<Arc<RangeSet>>,
         gate: Option<Arc<RangeGate>>,
@@ -125,7 +125,7 @@ impl VisibleCursor {
             seqno,
         );
         Self {
-            merge: MergeCursor::in_lists(lists),
+            merge: MergeCursor::new(sources),
             seqno,
             position: Position::OffEnd,
             key: Vec::new(),

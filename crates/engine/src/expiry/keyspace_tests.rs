@@ -388,3 +388,23 @@ fn options_of_keyspaces_are_bounded_and_recorded() {
     place.pass(1);
     assert_eq!(a.get("k").unwrap().unwrap(), 1_u64.to_le_bytes());
 }
+
+/// The next time at which a horizon moves was that of the other keyspace, days later.
+#[test]
+fn what_follows_an_empty_time_expires_in_its_own_time() {
+    const HOUR: u64 = 3600;
+    let place = Place::default();
+    let db = place.open();
+    let sessions = db.keyspace("sessions", lasting(HOUR)).unwrap();
+    let archive = db.keyspace("archive", lasting(30 * 24 * HOUR)).unwrap();
+    sessions.put("1", "v").unwrap();
+    archive.put("1", "v").unwrap();
+    place.pass(HOUR + 120);
+    assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
+    place.pass(180);
+    sessions.put("2", "v").unwrap();
+    place.pass(HOUR - 1);
+    assert_eq!(keys(&sessions), ["2"]);
+    place.pass(20);
+    assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
+}

@@ -140,7 +140,9 @@ impl ExpiryState {
         let mut due = None;
         for (id, ttl) in default.into_iter().chain(self.named.iter().map(|(id, ttl)| (*id, *ttl))) {
             let next = self.marks.advance_keyspace((id, millis(ttl)), now, visible);
-            due = due.into_iter().chain(next).min();
+            // All of it has expired. What is written from now on does not expire before that.
+            let next = next.unwrap_or_else(|| now.saturating_add(millis(resolution(ttl))));
+            due = due.into_iter().chain([next]).min();
         }
         if self.is_known() {
             let ttls = self.ttls();

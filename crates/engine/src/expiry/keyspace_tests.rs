@@ -10,6 +10,7 @@ use super::marks::MOST_MARKS;
 use super::{Horizons, TimeMarks};
 use crate::compaction::merge::DropRule;
 use crate::ranges::{RangeSet, RangeTombstone};
+use crate::space::Space;
 use crate::{
     Compression, Db, Error, Keyspace, KeyspaceOptions, Merge, Options, RepairOptions, WriteBatch,
 };
@@ -407,4 +408,22 @@ fn what_follows_an_empty_time_expires_in_its_own_time() {
     assert_eq!(keys(&sessions), ["2"]);
     place.pass(20);
     assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
+}
+
+/// Operands on both sides of a horizon within a mark are not folded.
+#[test]
+fn a_horizon_divides_a_mark() {
+    let mut marks = TimeMarks::default();
+    marks.separate();
+    let horizon = super::KeyspaceHorizon { seqno: 15, since: 1 };
+    marks.set_keyspaces(BTreeMap::from([(2, horizon)]));
+    marks.add(1, 1000);
+    marks.add(20, 2000);
+    let number = |seqno| marks.number_for(&Space::Named(2).key(b"k"), seqno);
+    assert_eq!(number(10), number(14));
+    assert!(number(14) < number(15), "{} and {}", number(14), number(15));
+    assert_eq!(number(15), number(19));
+    assert!(number(19) < number(20));
+    let other = |seqno| marks.number_for(&Space::Named(3).key(b"k"), seqno);
+    assert_eq!(other(10), other(30));
 }

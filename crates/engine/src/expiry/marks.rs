@@ -134,12 +134,15 @@ impl TimeMarks {
         self.marks.partition_point(|mark| mark.from <= seqno)
     }
 
-    /// As [`number_of`](Self::number_of), for an entry with this physical key; 0 if its keyspace
-    /// does not expire.
+    /// As [`number_of`](Self::number_of), for an entry with this physical key. A horizon within a
+    /// mark, which may have been joined with others since, divides it.
     pub(crate) fn number_for(&self, key: &[u8], seqno: SeqNo) -> usize {
         let Some(keyspaces) = &self.keyspaces else { return self.number_of(seqno) };
-        let expires = keyspaces.get(&id_of(key).unwrap_or(DEFAULT_ID)).is_some_and(|k| k.since > 0);
-        if expires { self.number_of(seqno) } else { 0 }
+        match keyspaces.get(&id_of(key).unwrap_or(DEFAULT_ID)) {
+            Some(keyspace) if seqno < keyspace.seqno => 0,
+            Some(keyspace) if keyspace.since > 0 => 1 + self.number_of(seqno),
+            _ => 1,
+        }
     }
 
     /// Adds a mark, or one of a log that may have been added before. The first one covers all

@@ -427,3 +427,35 @@ fn a_horizon_divides_a_mark() {
     let other = |seqno| marks.number_for(&Space::Named(3).key(b"k"), seqno);
     assert_eq!(other(10), other(30));
 }
+
+/// What was written next counted as written at the end of the step of the longer `ttl`.
+#[test]
+fn a_shorter_time_begins_a_step_of_its_own() {
+    const STEP: u64 = 1000;
+    let mut place = Place::default();
+    let db = place.open();
+    let long = db.keyspace("long", lasting(256 * STEP)).unwrap();
+    long.put("1", "v").unwrap();
+    let short = db.keyspace("short", lasting(100)).unwrap();
+    short.put("1", "v").unwrap();
+    drop((long, short));
+    place.kill(db);
+    let db = place.open();
+    let (long, short) = (named(&db, "long"), named(&db, "short"));
+    place.pass(99);
+    assert_eq!(keys(&short), ["1"]);
+    place.pass(3);
+    assert_eq!((keys(&short).len(), keys(&long).len()), (0, 1));
+    short.put("2", "v").unwrap();
+    db.put("1", "v").unwrap();
+    db.set_options(|o| o.writes(|w| w.ttl(secs(10)))).unwrap();
+    db.put("2", "v").unwrap();
+    place.pass(9);
+    assert_eq!(db.iter().count(), 2);
+    place.pass(3);
+    assert_eq!((db.iter().count(), keys(&short).len()), (0, 1));
+    place.pass(256 * STEP - 115);
+    assert_eq!(keys(&long), ["1"], "not early");
+    place.pass(STEP);
+    assert_eq!(keys(&long).len(), 0);
+}

@@ -162,6 +162,15 @@ impl TimeMarks {
         }
     }
 
+    /// Everything that the newest mark covers was written by `now`, in milliseconds since 1970.
+    pub(super) fn end_last(&mut self, now: u64) {
+        if let Some((last, before)) = self.marks.split_last_mut() {
+            // The times of marks ascend.
+            let earliest = before.last().map_or(0, |mark| mark.until);
+            last.until = last.until.min(now).max(earliest);
+        }
+    }
+
     /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire.
     pub(crate) fn learn(&mut self, recorded: &Self, is_on: bool) {
         if let Some(others) = &recorded.keyspaces {

@@ -333,6 +333,17 @@ impl Expiry {
         lock(&self.state).shortest_ttl().map(|ttl| now.saturating_add(millis(resolution(ttl))))
     }
 
+    /// Ends the current step now if it is one of a longer `ttl` than there is now. Returns the end
+    /// of the next step then, of which a mark must be added. No write may be in progress.
+    pub(crate) fn end_long_step(&self) -> Option<u64> {
+        let mut state = lock(&self.state);
+        let now = self.clock.unix_millis();
+        let until = now.saturating_add(millis(resolution(state.shortest_ttl()?)));
+        state.marks.last().filter(|last| last.until > until)?;
+        state.marks.end_last(now);
+        Some(until)
+    }
+
     /// Adds a mark: what has a sequence number from `from` on is written no later than `until`.
     pub(crate) fn add(&self, from: SeqNo, until: u64) {
         let mut state = lock(&self.state);

@@ -9,6 +9,7 @@ use trommel_sim::{Policy, SimDisk, WallClock};
 use super::marks::MOST_MARKS;
 use super::{Horizons, TimeMarks};
 use crate::compaction::merge::DropRule;
+use crate::manifest::edit::VersionEdit;
 use crate::ranges::{RangeSet, RangeTombstone};
 use crate::space::Space;
 use crate::{
@@ -408,6 +409,28 @@ fn what_follows_an_empty_time_expires_in_its_own_time() {
     assert_eq!(keys(&sessions), ["2"]);
     place.pass(20);
     assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
+}
+
+/// The horizon was forgotten in a durable version edit, and the drop was not durable.
+#[test]
+fn a_power_failure_after_a_drop_revives_nothing() {
+    for has_log in [true, false] {
+        let place = Place::default();
+        let db = Db::open("db", place.options().writes(|w| w.log(has_log))).unwrap();
+        let short = db.keyspace("short", lasting(10)).unwrap();
+        short.put("1", "v").unwrap();
+        db.flush().unwrap();
+        place.pass(12);
+        short.put("2", "v").unwrap();
+        assert_eq!(keys(&short), ["2"]);
+        db.flush().unwrap();
+        db.drop_keyspace("short").unwrap();
+        db.engine().install(VersionEdit::default(), None, None).unwrap();
+        let after = Place { disk: Arc::new(place.disk.crash(Policy::SYNCED, 0).disk()), ..place };
+        let db = after.open();
+        let found = db.open_keyspace("short").unwrap();
+        assert!(found.is_none_or(|short| keys(&short) == ["2"]), "log: {has_log}");
+    }
 }
 
 /// Operands on both sides of a horizon within a mark are not folded.

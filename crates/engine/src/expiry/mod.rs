@@ -214,6 +214,11 @@ impl Expiry {
         lock(&self.state).named.get(&id).copied() != ttl
     }
 
+    /// Whether the keyspace has a horizon of its own, or expires.
+    pub(crate) fn has_horizon(&self, id: u32) -> bool {
+        lock(&self.state).marks.keyspaces().is_some_and(|all| all.contains_key(&id))
+    }
+
     /// Whether the named keyspaces, of which `live` are all that there are, are not known to last
     /// this long.
     pub(crate) fn differs(&self, named: &BTreeMap<u32, Duration>, live: &BTreeSet<u32>) -> bool {

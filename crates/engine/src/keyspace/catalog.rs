@@ -279,7 +279,13 @@ impl Handle {
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Delete, &CATALOG.key(name.as_bytes()), &[]);
         batch.push_physical_range(&state.space().all());
-        if let Err(error) = engine.write_physical(&batch, WriteOptions::default()) {
+        // The next version edit, which is durable, lacks the horizon. Without the drop, what has
+        // expired would be back after a power failure.
+        let options = match engine.snapshots.expiry.has_horizon(state.id) {
+            true => WriteOptions::sync(),
+            false => WriteOptions::default(),
+        };
+        if let Err(error) = engine.write_physical(&batch, options) {
             state.set_gone_after(None);
             return Err(error);
         }

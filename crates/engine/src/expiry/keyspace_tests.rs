@@ -411,6 +411,35 @@ fn what_follows_an_empty_time_expires_in_its_own_time() {
     assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
 }
 
+/// Keys of the default keyspace that begin with the marker look like those of keyspaces until they
+/// are moved: they did not count as expired, and were written again.
+#[test]
+fn the_first_keyspace_revives_nothing() {
+    const MARKED: &[u8] = b"\xff\xff\xff\xff\0\0\0\x07old";
+    let mut place = Place::default();
+    let db = place.open();
+    db.set_options(|o| o.writes(|w| w.ttl(secs(100)))).unwrap();
+    db.put(MARKED, "v").unwrap();
+    db.flush().unwrap();
+    place.pass(102);
+    db.put("new", "v").unwrap();
+    let all = |db: &Db| db.iter().map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
+    assert_eq!(all(&db), [b"new"]);
+    // The process is killed between the salt and the catalog.
+    let edit = VersionEdit { catalog_salt: Some(7), ..VersionEdit::default() };
+    db.engine().install(edit, None, None).unwrap();
+    place.kill(db);
+    let ttl = place.options().writes(|w| w.ttl(secs(100)));
+    let db = Db::open("db", ttl.clone()).unwrap();
+    assert_eq!((all(&db), db.get(MARKED).unwrap()), (vec![b"new".to_vec()], None));
+    db.flush().unwrap();
+    place.kill(db);
+    let db = Db::open("db", ttl).unwrap();
+    assert_eq!(all(&db), [b"new"]);
+    db.keyspace("first", KeyspaceOptions::new()).unwrap();
+    assert_eq!((all(&db), db.get(MARKED).unwrap()), (vec![b"new".to_vec()], None));
+}
+
 /// The horizon was forgotten in a durable version edit, and the drop was not durable.
 #[test]
 fn a_power_failure_after_a_drop_revives_nothing() {

@@ -92,6 +92,13 @@ impl TimeMarks {
         }
     }
 
+    /// Undoes [`separate`](Self::separate), in a store that has had no other keyspace.
+    pub(super) fn unite(&mut self) {
+        let horizon = self.horizon();
+        self.keyspaces = None;
+        self.forget_before(horizon);
+    }
+
     /// As the manifest holds it.
     pub(super) fn recorded(&self) -> Self {
         let is_nothing =

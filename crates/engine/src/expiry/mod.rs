@@ -189,6 +189,13 @@ impl Expiry {
         self.publish(&state, self.due.load(Ordering::Acquire));
     }
 
+    /// Undoes [`separate`](Self::separate): there is no catalog after all.
+    pub(crate) fn unite(&self) {
+        let mut state = lock(&self.state);
+        state.marks.unite();
+        self.publish(&state, self.due.load(Ordering::Acquire));
+    }
+
     /// Sets how long entries last. What was written while they did not expire counts as written
     /// now. No write may be in progress.
     pub(crate) fn set_ttl(&self, ttl: Option<Duration>) {

@@ -309,7 +309,7 @@ impl Engine {
 
     /// Changes how long entries last.
     pub(crate) fn change_times(&self, change: impl FnOnce(&Expiry)) -> Result<()> {
-        self.exclusively(|_| {
+        self.exclusively(|leader| {
             let is_read_only = self.options.load().opening.read_only;
             if !is_read_only {
                 self.access.check_writable()?;
@@ -318,6 +318,10 @@ impl Engine {
             let _ = self.snapshots.horizons();
             change(&self.snapshots.expiry);
             if !is_read_only {
+                if let Some(until) = self.snapshots.expiry.end_long_step() {
+                    // Otherwise what is written next would count as written at the step's end.
+                    self.log_mark(leader, until)?;
+                }
                 return self.install(VersionEdit::default(), None, None);
             }
             let marks = self.snapshots.expiry.marks(|| self.snapshots.visible());

@@ -69,6 +69,7 @@ use crate::ranges::Gaps;
 use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Tolerated};
 use crate::snapshots::Snapshots;
+use crate::space::{CATALOG_ID, id_of};
 use crate::statistics::Statistics;
 use crate::store_files::StoreFiles;
 use crate::store_memory::StoreMemory;
@@ -251,6 +252,9 @@ impl Engine {
             match op.marked_time() {
                 Some(until) => self.snapshots.expiry.add(seqno, until),
                 None => _ = active.insert(*op, seqno, &self.snapshots),
+            }
+            if id_of(op.key) == Some(CATALOG_ID) {
+                self.options.keyspaces.note_changed();
             }
         }
         Ok(end - 1)

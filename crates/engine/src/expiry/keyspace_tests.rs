@@ -9,7 +9,9 @@ use trommel_sim::{Policy, SimDisk, WallClock};
 use super::marks::MOST_MARKS;
 use super::{Horizons, TimeMarks};
 use crate::compaction::merge::DropRule;
+use crate::manifest::edit::VersionEdit;
 use crate::ranges::{RangeSet, RangeTombstone};
+use crate::space::Space;
 use crate::{
     Compression, Db, Error, Keyspace, KeyspaceOptions, Merge, Options, RepairOptions, WriteBatch,
 };
@@ -387,4 +389,125 @@ fn options_of_keyspaces_are_bounded_and_recorded() {
     }
     place.pass(1);
     assert_eq!(a.get("k").unwrap().unwrap(), 1_u64.to_le_bytes());
+}
+
+/// The next time at which a horizon moves was that of the other keyspace, days later.
+#[test]
+fn what_follows_an_empty_time_expires_in_its_own_time() {
+    const HOUR: u64 = 3600;
+    let place = Place::default();
+    let db = place.open();
+    let sessions = db.keyspace("sessions", lasting(HOUR)).unwrap();
+    let archive = db.keyspace("archive", lasting(30 * 24 * HOUR)).unwrap();
+    sessions.put("1", "v").unwrap();
+    archive.put("1", "v").unwrap();
+    place.pass(HOUR + 120);
+    assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
+    place.pass(180);
+    sessions.put("2", "v").unwrap();
+    place.pass(HOUR - 1);
+    assert_eq!(keys(&sessions), ["2"]);
+    place.pass(20);
+    assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
+}
+
+/// Keys of the default keyspace that begin with the marker look like those of keyspaces until they
+/// are moved: they did not count as expired, and were written again.
+#[test]
+fn the_first_keyspace_revives_nothing() {
+    const MARKED: &[u8] = b"\xff\xff\xff\xff\0\0\0\x07old";
+    let mut place = Place::default();
+    let db = place.open();
+    db.set_options(|o| o.writes(|w| w.ttl(secs(100)))).unwrap();
+    db.put(MARKED, "v").unwrap();
+    db.flush().unwrap();
+    place.pass(102);
+    db.put("new", "v").unwrap();
+    let all = |db: &Db| db.iter().map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
+    assert_eq!(all(&db), [b"new"]);
+    // The process is killed between the salt and the catalog.
+    let edit = VersionEdit { catalog_salt: Some(7), ..VersionEdit::default() };
+    db.engine().install(edit, None, None).unwrap();
+    place.kill(db);
+    let ttl = place.options().writes(|w| w.ttl(secs(100)));
+    let db = Db::open("db", ttl.clone()).unwrap();
+    assert_eq!((all(&db), db.get(MARKED).unwrap()), (vec![b"new".to_vec()], None));
+    db.flush().unwrap();
+    place.kill(db);
+    let db = Db::open("db", ttl).unwrap();
+    assert_eq!(all(&db), [b"new"]);
+    db.keyspace("first", KeyspaceOptions::new()).unwrap();
+    assert_eq!((all(&db), db.get(MARKED).unwrap()), (vec![b"new".to_vec()], None));
+}
+
+/// The horizon was forgotten in a durable version edit, and the drop was not durable.
+#[test]
+fn a_power_failure_after_a_drop_revives_nothing() {
+    for has_log in [true, false] {
+        let place = Place::default();
+        let db = Db::open("db", place.options().writes(|w| w.log(has_log))).unwrap();
+        let short = db.keyspace("short", lasting(10)).unwrap();
+        short.put("1", "v").unwrap();
+        db.flush().unwrap();
+        place.pass(12);
+        short.put("2", "v").unwrap();
+        assert_eq!(keys(&short), ["2"]);
+        db.flush().unwrap();
+        db.drop_keyspace("short").unwrap();
+        db.engine().install(VersionEdit::default(), None, None).unwrap();
+        let after = Place { disk: Arc::new(place.disk.crash(Policy::SYNCED, 0).disk()), ..place };
+        let db = after.open();
+        let found = db.open_keyspace("short").unwrap();
+        assert!(found.is_none_or(|short| keys(&short) == ["2"]), "log: {has_log}");
+    }
+}
+
+/// Operands on both sides of a horizon within a mark are not folded.
+#[test]
+fn a_horizon_divides_a_mark() {
+    let mut marks = TimeMarks::default();
+    marks.separate();
+    let horizon = super::KeyspaceHorizon { seqno: 15, since: 1 };
+    marks.set_keyspaces(BTreeMap::from([(2, horizon)]));
+    marks.add(1, 1000);
+    marks.add(20, 2000);
+    let number = |seqno| marks.number_for(&Space::Named(2).key(b"k"), seqno);
+    assert_eq!(number(10), number(14));
+    assert!(number(14) < number(15), "{} and {}", number(14), number(15));
+    assert_eq!(number(15), number(19));
+    assert!(number(19) < number(20));
+    let other = |seqno| marks.number_for(&Space::Named(3).key(b"k"), seqno);
+    assert_eq!(other(10), other(30));
+}
+
+/// What was written next counted as written at the end of the step of the longer `ttl`.
+#[test]
+fn a_shorter_time_begins_a_step_of_its_own() {
+    const STEP: u64 = 1000;
+    let mut place = Place::default();
+    let db = place.open();
+    let long = db.keyspace("long", lasting(256 * STEP)).unwrap();
+    long.put("1", "v").unwrap();
+    let short = db.keyspace("short", lasting(100)).unwrap();
+    short.put("1", "v").unwrap();
+    drop((long, short));
+    place.kill(db);
+    let db = place.open();
+    let (long, short) = (named(&db, "long"), named(&db, "short"));
+    place.pass(99);
+    assert_eq!(keys(&short), ["1"]);
+    place.pass(3);
+    assert_eq!((keys(&short).len(), keys(&long).len()), (0, 1));
+    short.put("2", "v").unwrap();
+    db.put("1", "v").unwrap();
+    db.set_options(|o| o.writes(|w| w.ttl(secs(10)))).unwrap();
+    db.put("2", "v").unwrap();
+    place.pass(9);
+    assert_eq!(db.iter().count(), 2);
+    place.pass(3);
+    assert_eq!((db.iter().count(), keys(&short).len()), (0, 1));
+    place.pass(256 * STEP - 115);
+    assert_eq!(keys(&long), ["1"], "not early");
+    place.pass(STEP);
+    assert_eq!(keys(&long).len(), 0);
 }

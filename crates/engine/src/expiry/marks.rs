@@ -92,6 +92,13 @@ impl TimeMarks {
         }
     }
 
+    /// Undoes [`separate`](Self::separate), in a store that has had no other keyspace.
+    pub(super) fn unite(&mut self) {
+        let horizon = self.horizon();
+        self.keyspaces = None;
+        self.forget_before(horizon);
+    }
+
     /// As the manifest holds it.
     pub(super) fn recorded(&self) -> Self {
         let is_nothing =
@@ -134,12 +141,15 @@ impl TimeMarks {
         self.marks.partition_point(|mark| mark.from <= seqno)
     }
 
-    /// As [`number_of`](Self::number_of), for an entry with this physical key; 0 if its keyspace
-    /// does not expire.
+    /// As [`number_of`](Self::number_of), for an entry with this physical key. A horizon within a
+    /// mark, which may have been joined with others since, divides it.
     pub(crate) fn number_for(&self, key: &[u8], seqno: SeqNo) -> usize {
         let Some(keyspaces) = &self.keyspaces else { return self.number_of(seqno) };
-        let expires = keyspaces.get(&id_of(key).unwrap_or(DEFAULT_ID)).is_some_and(|k| k.since > 0);
-        if expires { self.number_of(seqno) } else { 0 }
+        match keyspaces.get(&id_of(key).unwrap_or(DEFAULT_ID)) {
+            Some(keyspace) if seqno < keyspace.seqno => 0,
+            Some(keyspace) if keyspace.since > 0 => 1 + self.number_of(seqno),
+            _ => 1,
+        }
     }
 
     /// Adds a mark, or one of a log that may have been added before. The first one covers all
@@ -156,6 +166,15 @@ impl TimeMarks {
                 let until = last.until.max(until);
                 self.marks.push(TimeMark { from, until });
             }
+        }
+    }
+
+    /// Everything that the newest mark covers was written by `now`, in milliseconds since 1970.
+    pub(super) fn end_last(&mut self, now: u64) {
+        if let Some((last, before)) = self.marks.split_last_mut() {
+            // The times of marks ascend.
+            let earliest = before.last().map_or(0, |mark| mark.until);
+            last.until = last.until.min(now).max(earliest);
         }
     }
 

@@ -140,7 +140,9 @@ impl ExpiryState {
         let mut due = None;
         for (id, ttl) in default.into_iter().chain(self.named.iter().map(|(id, ttl)| (*id, *ttl))) {
             let next = self.marks.advance_keyspace((id, millis(ttl)), now, visible);
-            due = due.into_iter().chain(next).min();
+            // All of it has expired. What is written from now on does not expire before that.
+            let next = next.unwrap_or_else(|| now.saturating_add(millis(resolution(ttl))));
+            due = due.into_iter().chain([next]).min();
         }
         if self.is_known() {
             let ttls = self.ttls();
@@ -187,6 +189,13 @@ impl Expiry {
         self.publish(&state, self.due.load(Ordering::Acquire));
     }
 
+    /// Undoes [`separate`](Self::separate): there is no catalog after all.
+    pub(crate) fn unite(&self) {
+        let mut state = lock(&self.state);
+        state.marks.unite();
+        self.publish(&state, self.due.load(Ordering::Acquire));
+    }
+
     /// Sets how long entries last. What was written while they did not expire counts as written
     /// now. No write may be in progress.
     pub(crate) fn set_ttl(&self, ttl: Option<Duration>) {
@@ -210,6 +219,11 @@ impl Expiry {
     /// Whether there is a horizon, or a `ttl`, of a keyspace that differs from this `ttl`.
     pub(crate) fn has_other_ttl(&self, id: u32, ttl: Option<Duration>) -> bool {
         lock(&self.state).named.get(&id).copied() != ttl
+    }
+
+    /// Whether the keyspace has a horizon of its own, or expires.
+    pub(crate) fn has_horizon(&self, id: u32) -> bool {
+        lock(&self.state).marks.keyspaces().is_some_and(|all| all.contains_key(&id))
     }
 
     /// Whether the named keyspaces, of which `live` are all that there are, are not known to last
@@ -329,6 +343,17 @@ impl Expiry {
             return None;
         }
         lock(&self.state).shortest_ttl().map(|ttl| now.saturating_add(millis(resolution(ttl))))
+    }
+
+    /// Ends the current step now if it is one of a longer `ttl` than there is now. Returns the end
+    /// of the next step then, of which a mark must be added. No write may be in progress.
+    pub(crate) fn end_long_step(&self) -> Option<u64> {
+        let mut state = lock(&self.state);
+        let now = self.clock.unix_millis();
+        let until = now.saturating_add(millis(resolution(state.shortest_ttl()?)));
+        state.marks.last().filter(|last| last.until > until)?;
+        state.marks.end_last(now);
+        Some(until)
     }
 
     /// Adds a mark: what has a sequence number from `from` on is written no later than `until`.

@@ -60,17 +60,20 @@ impl Handle {
             // Keys are about to be read whose keyspaces have operators, or expire.
             return self.load(&mut catalog);
         }
-        if self.catalog_header(salt)?.is_none() {
-            // The owner was killed before it wrote the catalog.
-            keyspaces.set_plain();
-        }
-        Ok(())
+        self.catalog_header(salt).map(drop)
     }
 
+    /// The first entry of the catalog. Without it, keys are stored plain, and expire as such: the
+    /// owner was killed before it wrote the catalog.
     fn catalog_header(&self, salt: u64) -> Result<Option<CatalogHeader>> {
         let first = self.engine.get(&CATALOG.key(b""), None)?;
         let header = first.and_then(|value| CatalogHeader::decode(&value));
-        Ok(header.filter(|header| header.salt == salt))
+        let header = header.filter(|header| header.salt == salt);
+        if header.is_none() {
+            self.engine.options.keyspaces.set_plain();
+            self.engine.snapshots.expiry.unite();
+        }
+        Ok(header)
     }
 
     fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
@@ -232,8 +235,6 @@ impl Handle {
     fn begin_catalog(self: &Arc<Self>) -> Result<CatalogHeader> {
         // Refused before anything changes.
         self.move_marked(&mut WriteBatch::new())?;
-        // With the next edit. The default keyspace's horizon must not be that of the catalog.
-        self.engine.snapshots.expiry.separate();
         let header = CatalogHeader::new(env::random_u64());
         let edit = VersionEdit { catalog_salt: Some(header.salt), ..VersionEdit::default() };
         self.engine.install(edit, None, None)?;
@@ -241,7 +242,12 @@ impl Handle {
             let mut batch = WriteBatch::new();
             self.move_marked(&mut batch)?;
             batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
-            self.engine.write_physical(&batch, WriteOptions::default())
+            // The default keyspace's horizon must not be that of the catalog. Not earlier: the keys
+            // that were moved could have headers of keyspaces, and would not expire.
+            let expiry = &self.engine.snapshots.expiry;
+            expiry.separate();
+            let written = self.engine.write_physical(&batch, WriteOptions::default());
+            written.inspect_err(|_| expiry.unite())
         })?;
         Ok(header)
     }
@@ -279,7 +285,13 @@ impl Handle {
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Delete, &CATALOG.key(name.as_bytes()), &[]);
         batch.push_physical_range(&state.space().all());
-        if let Err(error) = engine.write_physical(&batch, WriteOptions::default()) {
+        // The next version edit, which is durable, lacks the horizon. Without the drop, what has
+        // expired would be back after a power failure.
+        let options = match engine.snapshots.expiry.has_horizon(state.id) {
+            true => WriteOptions::sync(),
+            false => WriteOptions::default(),
+        };
+        if let Err(error) = engine.write_physical(&batch, options) {
             state.set_gone_after(None);
             return Err(error);
         }

@@ -129,8 +129,8 @@ impl Db {
     }
 
     /// Drops the keyspace of this name with all that it holds; returns whether there was one. A
-    /// single write, whatever it holds; compactions remove its entries. Snapshots, iterators and
-    /// cursors that are open keep what they see.
+    /// single write, whatever it holds, which is synced if its entries expire; compactions remove
+    /// them. Snapshots, iterators and cursors that are open keep what they see.
     ///
     /// # Errors
     /// As [`Db::put`] and [`Db::get`].

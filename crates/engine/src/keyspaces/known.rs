@@ -97,6 +97,16 @@ impl Keyspaces {
         write_lock(&self.known).are_all = true;
     }
 
+    /// The catalog has changed since it was read: operators are unknown until it is read again.
+    pub(crate) fn note_changed(&self) {
+        write_lock(&self.known).are_all = false;
+    }
+
+    /// Keyspaces may have merge operators of their own.
+    pub(crate) fn expect_operators(&self) {
+        self.has_operators.store(true, Ordering::Release);
+    }
+
     /// Forgets a keyspace that was dropped; not its merge operator, which snapshots need.
     pub(crate) fn forget(&self, id: u32) {
         let mut known = write_lock(&self.known);

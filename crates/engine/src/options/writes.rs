@@ -42,8 +42,9 @@ settings! {
         /// again, is deleted. It is never returned later than `ttl` and the larger of a second and
         /// a 256th of `ttl` after its write, and never expires earlier than `ttl` after it, by the
         /// wall clock. From a second to a hundred years; with `None`, entries do not expire. If it
-        /// is lowered, what was written until then, and in the next 256th of the former `ttl`, may
-        /// last that much longer.
+        /// is lowered, what was written until then may last a 256th of the former `ttl` longer; if
+        /// that is done by opening the store with another one, so may what is written in the next
+        /// 256th of the former.
         /// Writing a key again begins its time anew; reading it does not.
         ///
         /// All handles see an entry expire at the same time, snapshots included; an iterator or

@@ -292,13 +292,9 @@ fn next_of_jsonl(
             entry.map(Some).map_err(|what| bad(&what))
         }
         JsonLine { keyspace: Some(keyspace), key: None, value: None, options, .. } => {
-            let texts =
-                |options| serde_json::from_value(options).map_err(|error| error.to_string());
-            let begun = serde_json::from_value(keyspace).map_err(|error| error.to_string());
-            let begun = begun.and_then(|name| Ok((name, options.map(texts).transpose()?)));
-            let (keyspace, options): (String, Option<_>) =
-                begun.map_err(|why| bad(&format!("it does not begin a keyspace: {why}")))?;
-            let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
+            let (keyspace, options) = begun(keyspace, options)
+                .map_err(|why| bad(&format!("it does not begin a keyspace: {why}")))?;
+            let options = keyspace_options(&options).map_err(|error| {
                 let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
                 Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
             })?;
@@ -322,6 +318,22 @@ fn next_of_jsonl(
         JsonLine { key: None, .. } => Err(bad("there is no \"key\"")),
         JsonLine { .. } => Err(bad("there is no \"value\"")),
     }
+}
+
+/// Why an entry must not name its keyspace.
+fn named_in_entry(keyspace: &str) -> String {
+    let line = serde_json::json!({"keyspace": keyspace});
+    let what = "an entry is of the keyspace that was begun last, not of one that it names";
+    format!("{what}: begin that by a line of its own, {line}, before its entries")
+}
+
+/// The name and the settings of a line that begins a keyspace.
+fn begun(
+    keyspace: serde_json::Value,
+    options: Option<serde_json::Value>,
+) -> serde_json::Result<(String, BTreeMap<String, String>)> {
+    let options = options.map(serde_json::from_value).transpose()?;
+    Ok((serde_json::from_value(keyspace)?, options.unwrap_or_default()))
 }
 
 /// The options of a keyspace, of their names and texts.

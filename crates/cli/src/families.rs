@@ -30,6 +30,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "stats",
             "levels",
             "filters",
+            "explain",
             "memory",
             "options",
             "properties",

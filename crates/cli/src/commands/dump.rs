@@ -57,8 +57,8 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut passed_over = Vec::new();
-    let over = &mut passed_over;
+    let mut missing = Missing::default();
+    let over = &mut missing;
     if args.file == "-" {
         if args.form == StreamForm::Binary && io::stdout().is_terminal() {
             return Err(Failure::Usage(
@@ -74,7 +74,24 @@ pub(crate) fn run(
         // Only information: the result is in the file.
         let _ = writeln!(io::stderr(), "{entries} entries in {}", path.display());
     }
-    report_skipped(&passed_over, args.key_form)
+    let reported = report_skipped(&missing.spans, args.key_form);
+    if !missing.keyspaces {
+        return reported;
+    }
+    let what = "the named keyspaces were not dumped";
+    Err(match reported {
+        Err(failure) => failure.with(what),
+        Ok(()) => Failure::Damaged(what.into()),
+    })
+}
+
+/// What a dump of a corrupt store leaves out.
+#[derive(Default)]
+struct Missing {
+    /// Keys in doubt.
+    spans: Vec<KeySpan>,
+    /// Whether it has none of the named keyspaces, because their catalog is corrupt.
+    keyspaces: bool,
 }
 
 /// Writes the complete file, durably, or none.
@@ -82,7 +99,7 @@ fn write_file(
     args: &DumpArgs,
     db: &Db,
     session: Session<'_>,
-    passed_over: &mut Vec<KeySpan>,
+    missing: &mut Missing,
     path: &Path,
 ) -> Result<u64, Failure> {
     let failed = |error: io::Error| match error.kind() {
@@ -94,7 +111,7 @@ fn write_file(
     };
     let mut file = FileOutput(DiskVfs.create(path).map_err(failed)?);
     let written =
-        write_entries(args, db, session, passed_over, &mut file).map_err(|failure| match failure {
+        write_entries(args, db, session, missing, &mut file).map_err(|failure| match failure {
             Failure::Output(error) => failed(error),
             other => other,
         });
@@ -123,18 +140,18 @@ fn write_entries(
     args: &DumpArgs,
     db: &Db,
     session: Session<'_>,
-    passed_over: &mut Vec<KeySpan>,
+    missing: &mut Missing,
     out: &mut dyn Write,
 ) -> Result<u64, Failure> {
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let out = BufWriter::with_capacity(256 << 10, out);
-    let named = named(args, db)?;
+    let named = named(args, db, missing)?;
     let mut writer = EntryWriter::new(args.form, forms, !named.is_empty(), out)?;
     session.step("dumping", (0, Unit::Entries), || {
         let mut nth = 0u64;
         let mut write_all = |place: &OpenKeyspace<'_>, writer: &mut EntryWriter<_>| {
-            let mut entries =
-                args.range.entries(place, args.key_form, args.degraded, passed_over)?;
+            let spans = &mut missing.spans;
+            let mut entries = args.range.entries(place, args.key_form, args.degraded, spans)?;
             while let Some(entry) = entries.step(false)? {
                 let (key, value) = entry?;
                 nth += 1;
@@ -155,7 +172,7 @@ fn write_entries(
 }
 
 /// The named keyspaces that are dumped after the default one: all, in a dump of the whole store.
-fn named(args: &DumpArgs, db: &Db) -> Result<Vec<Keyspace>, Failure> {
+fn named(args: &DumpArgs, db: &Db, missing: &mut Missing) -> Result<Vec<Keyspace>, Failure> {
     if args.keyspace.is_given() {
         return Ok(Vec::new());
     }
@@ -163,6 +180,7 @@ fn named(args: &DumpArgs, db: &Db) -> Result<Vec<Keyspace>, Failure> {
         // What is intact in the default keyspace is dumped in any case.
         Err(error) if args.degraded.is_wanted() => {
             let _ = writeln!(io::stderr(), "the named keyspaces are not dumped: {error}");
+            missing.keyspaces = true;
             return Ok(Vec::new());
         }
         names => names?,

@@ -24,7 +24,8 @@ store was opened). An alarm names a level whose filters have more distinct false
 chance explains: their bits are not the ones that were built.
 
 In a store with named keyspaces there is a row for each: its tables, and the rate at which their \
-filters pass as many random keys, next to the theoretical one.
+filters pass random keys, next to the theoretical one. As many random keys as there are lookups are \
+divided among the keyspaces.
 
 With --filters=budget=10/key (or another budget) each level's filters are shown next to those that \
 the budget would give it today, and --tables lists every table with the reason for the difference. \
@@ -130,7 +131,7 @@ pub(crate) fn run(
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
         if args.level.is_none() {
-            write_keyspaces(db, args.probes.probe, &mut output)?;
+            write_keyspaces(db, args.probes.probe, session, &mut output)?;
         }
         write_alarms(&report, wanted, &mut output)?;
         if let Some(budget) = &report.budget {
@@ -155,10 +156,18 @@ pub(crate) fn run(
 }
 
 /// Prints the filters of each keyspace, if there is one with a name.
-fn write_keyspaces(db: &Db, probes: u64, output: &mut Output<'_>) -> Result<(), Failure> {
-    if db.list_keyspaces()?.is_empty() {
+fn write_keyspaces(
+    db: &Db,
+    probes: u64,
+    session: Session<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let named = db.list_keyspaces()?.len() as u64;
+    if named == 0 {
         return Ok(());
     }
+    let each = probes.div_ceil(named + 1);
+    let stats = session.call("probing keyspaces", db, move |db| db.keyspace_stats(each))?;
     let columns: [Column<KeyspaceStats>; 7] = [
         ("keyspace", |it| it.name.clone().map_or(Value::Null, Value::Text)),
         ("tables", |it| Value::Count(it.tables)),
@@ -168,7 +177,7 @@ fn write_keyspaces(db: &Db, probes: u64, output: &mut Output<'_>) -> Result<(), 
         ("measured_rate", |it| it.measured_rate().into()),
         ("expected_rate", |it| it.expected_rate.into()),
     ];
-    output.rows("keyspaces", &columns, &db.keyspace_stats(probes)?)?;
+    output.rows("keyspaces", &columns, &stats)?;
     Ok(())
 }
 

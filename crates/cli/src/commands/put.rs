@@ -5,9 +5,10 @@ use std::io::Read as _;
 use std::ops::Bound;
 
 use clap::{Args, ValueEnum};
-use trommel::{Merge, Options, WriteBatch, WriteOptions};
+use trommel::{Db, Error, Merge, Options, WriteBatch, WriteOptions};
 
-use crate::commands::keyspaces::KeyspaceArgs;
+use crate::commands::base::setting;
+use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::scan::RangeArgs;
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
@@ -67,7 +68,11 @@ pub(crate) const MERGE_HELP: &str = "\
 Examples:
   trommel merge --db data --operator counter --number visits 1
   trommel merge --db data --keyspace pages --number home -2
-  trommel merge --db data --operator max warmest 23.5";
+  trommel merge --db data --operator max last-visit 2026-11-29
+max compares bytes: values of one length, such as dates, are ordered as expected.";
+
+/// The name of [`Merge::counter`].
+const COUNTER: &str = "trommel.counter";
 
 /// A merge operator that comes with the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -128,11 +133,54 @@ pub(crate) fn run_merge(args: &MergeArgs, session: Session<'_>) -> Result<(), Fa
         None => options,
     };
     args.write.make_with(session, args.create, with_operator, |db| {
-        let mut batch = WriteBatch::new();
-        args.keyspace.of(db)?.merge(&mut batch, &key, &operand);
-        db.write_with(batch, durability(args.sync))?;
-        Ok(())
+        let (place, mut batch) = (args.keyspace.of(db)?, WriteBatch::new());
+        check_operand(args, db, &place, &operand)?;
+        place.merge(&mut batch, &key, &operand);
+        match db.write_with(batch, durability(args.sync)) {
+            Err(Error::Merge(failure)) if failure.operator.is_empty() => Err(Failure::Usage(
+                "the store has no merge operator yet: --operator counter, max or set_union gives it \
+                 one, which stays (in the shell, leave it first)"
+                    .into(),
+            )),
+            written => Ok(written.map(drop)?),
+        }
     })
+}
+
+/// Refuses flags, or an operand, that do not fit the merge operator of the key.
+fn check_operand(
+    args: &MergeArgs,
+    db: &Db,
+    place: &OpenKeyspace<'_>,
+    operand: &[u8],
+) -> Result<(), Failure> {
+    let own = match place {
+        OpenKeyspace::Default(_) => None,
+        OpenKeyspace::Named(keyspace) => {
+            let settings = keyspace.options().settings().into_iter();
+            settings.filter(|(option, _)| *option == "merge_operator").map(|(_, name)| name).next()
+        }
+    };
+    if let Some(name) = own.as_ref().filter(|_| args.operator.is_some()) {
+        return Err(Failure::Usage(format!(
+            "the keyspace has a merge operator of its own, {name}: leave out --operator"
+        )));
+    }
+    let name = own.or_else(|| setting(&db.options(), "merge_operator"));
+    let is_counter = name.as_ref().is_some_and(|name| name.trim_matches('"') == COUNTER);
+    let what = match name {
+        Some(_) if is_counter && operand.len() != 8 => {
+            let bytes = operand.len();
+            format!(
+                "a counter takes operands of 8 bytes, not of {bytes}: --number writes a number so"
+            )
+        }
+        Some(name) if args.number && !is_counter && name != "none" => {
+            format!("--number is for a counter, and the merge operator is {name}: leave it out")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(what))
 }
 
 /// The bytes of a number from -2^63 to 2^64 - 1, as a counter has them.

@@ -1,6 +1,6 @@
 //! Reads entries from untrusted bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ pub(crate) struct EntryReader {
 }
 
 enum Reading {
-    Jsonl { lines: Lines, has_head: bool, entries: u64 },
+    Jsonl { lines: Lines, has_head: bool, entries: u64, keyspaces: BTreeSet<String> },
     Text(Lines),
     Csv { reader: Box<csv::Reader<Input>>, key: usize, value: usize },
     Binary(Box<DumpReader<Input>>),
@@ -109,7 +109,8 @@ impl EntryReader {
         let lines = |input| Lines { input, number: 0, offset: 0, line: Vec::new(), before: None };
         let reading = match form {
             StreamForm::Jsonl => {
-                Reading::Jsonl { lines: lines(input), has_head: false, entries: 0 }
+                let (lines, keyspaces) = (lines(input), BTreeSet::new());
+                Reading::Jsonl { lines, has_head: false, entries: 0, keyspaces }
             }
             StreamForm::Text => Reading::Text(lines(input)),
             StreamForm::Csv => open_csv(input, &name)?,
@@ -152,8 +153,15 @@ impl EntryReader {
                 let entry = forms.entry(field(key), field(value)).map(Item::from);
                 entry.map(Some).map_err(|what| bad_line(name, number, &what))
             }
-            Reading::Jsonl { lines, has_head, entries } => {
-                next_of_jsonl(name, forms, lines, has_head, entries)
+            Reading::Jsonl { lines, has_head, entries, keyspaces } => {
+                let item = next_of_jsonl(name, forms, lines, has_head, entries)?;
+                if let Some(Item::Keyspace(keyspace, _)) = &item
+                    && !keyspaces.insert(keyspace.clone())
+                {
+                    let what = format!("the keyspace \"{keyspace}\" begins a second time");
+                    return Err(bad_line(name, lines.number, &what));
+                }
+                Ok(item)
             }
         }
     }
@@ -230,8 +238,9 @@ struct JsonLine {
     value_format: Option<String>,
     key: Option<String>,
     value: Option<String>,
-    keyspace: Option<String>,
-    options: Option<BTreeMap<String, String>>,
+    /// Of an entry, these two may be anything.
+    keyspace: Option<serde_json::Value>,
+    options: Option<serde_json::Value>,
     entries: Option<u64>,
     xxh3: Option<String>,
 }
@@ -270,13 +279,22 @@ fn next_of_jsonl(
             forms.value = form_of(value_format.as_deref(), forms.value).map_err(|w| bad(&w))?;
             next_of_jsonl(name, forms, lines, has_head, entries)
         }
+        JsonLine { key: Some(_), keyspace: Some(serde_json::Value::String(keyspace)), .. } => {
+            let line = serde_json::json!({"keyspace": keyspace});
+            let what = "an entry is of the keyspace that was begun last, not of one that it names";
+            Err(bad(&format!(
+                "{what}: begin that by a line of its own, {line}, before its entries"
+            )))
+        }
         JsonLine { key: Some(key), value: Some(value), .. } => {
             *entries += 1;
             let entry = forms.entry(key.as_bytes(), value.as_bytes()).map(Item::from);
             entry.map(Some).map_err(|what| bad(&what))
         }
-        JsonLine { keyspace: Some(keyspace), key: None, options, .. } => {
-            let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
+        JsonLine { keyspace: Some(keyspace), key: None, value: None, options, .. } => {
+            let (keyspace, options) = begun(keyspace, options)
+                .map_err(|why| bad(&format!("it does not begin a keyspace: {why}")))?;
+            let options = keyspace_options(&options).map_err(|error| {
                 let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
                 Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
             })?;
@@ -300,6 +318,22 @@ fn next_of_jsonl(
         JsonLine { key: None, .. } => Err(bad("there is no \"key\"")),
         JsonLine { .. } => Err(bad("there is no \"value\"")),
     }
+}
+
+/// Why an entry must not name its keyspace.
+fn named_in_entry(keyspace: &str) -> String {
+    let line = serde_json::json!({"keyspace": keyspace});
+    let what = "an entry is of the keyspace that was begun last, not of one that it names";
+    format!("{what}: begin that by a line of its own, {line}, before its entries")
+}
+
+/// The name and the settings of a line that begins a keyspace.
+fn begun(
+    keyspace: serde_json::Value,
+    options: Option<serde_json::Value>,
+) -> serde_json::Result<(String, BTreeMap<String, String>)> {
+    let options = options.map(serde_json::from_value).transpose()?;
+    Ok((serde_json::from_value(keyspace)?, options.unwrap_or_default()))
 }
 
 /// The options of a keyspace, of their names and texts.

@@ -93,6 +93,9 @@ fn forms_are_detected_by_their_first_bytes() {
     assert_eq!(refusal(b"", None).0, 1);
     let by_hand = b"{\"value\":\"v\",\"key\":\"k\",\"found\":true}";
     assert_eq!(read(by_hand, None, UTF8).unwrap(), entries);
+    // Fields of other programs that keyspaces have a use for, but not in entries.
+    let foreign = b"{\"key\":\"k\",\"value\":\"v\",\"keyspace\":7,\"options\":[1]}";
+    assert_eq!(read(foreign, None, UTF8).unwrap(), entries);
     let other = b"note,value,key\r\nx,v,k\r\n";
     assert_eq!(read(other, Some(StreamForm::Csv), UTF8).unwrap(), entries);
 }
@@ -106,6 +109,14 @@ fn wrong_lines_are_named() {
         ("{\"key\":\"a\"}\n", None, "line 1: there is no \"value\""),
         ("{}\n", None, "line 1: there is no \"key\""),
         ("{\"key\":\"a\",\"value\":\"\"}\n\n", None, "line 2: it is not an object"),
+        (
+            "{\"keyspace\":\"users\",\"key\":\"k\",\"value\":\"v\"}\n",
+            None,
+            "line 1: an entry is of the keyspace that was begun last, not of one that it names: begin \
+             that by a line of its own, {\"keyspace\":\"users\"}, before its entries",
+        ),
+        ("{\"keyspace\":\"a\",\"value\":\"v\"}\n", None, "line 1: there is no \"key\""),
+        ("{\"keyspace\":7}\n", None, "line 1: it does not begin a keyspace: invalid type"),
         ("a,b\n1,2\n", Some(StreamForm::Csv), "line 1: the header must have the columns"),
         ("key,value\na,1\nb\n", Some(StreamForm::Csv), "CSV error: record 2 (line: 3"),
     ] {
@@ -186,4 +197,7 @@ fn keyspaces_are_read_back_with_their_options() {
     let later = "{\"keyspace\":\"a\",\"options\":{\"colour\":\"green\"}}\n";
     let (code, said) = refusal(later.as_bytes(), None);
     assert!(code == 6 && said.contains("colour = green"), "{code} {said}");
+    let budget = "{\"keyspace\":\"a\",\"options\":{\"filters\":\"budget=10/key\"}}\n";
+    let (code, said) = refusal(budget.as_bytes(), None);
+    assert!(code == 6 && said.contains("no filter budget of its own"), "{code} {said}");
 }

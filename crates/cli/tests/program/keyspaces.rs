@@ -118,11 +118,54 @@ fn a_store_is_dumped_and_loaded_with_all_keyspaces() {
     assert!(!ok(&program, "dump --keyspace users").contains("keyspace"));
 }
 
+/// Options of a keyspace used to be replaced silently, and what could be known before the first
+/// entry was found after it.
+#[test]
+fn a_load_that_is_refused_changes_nothing() {
+    let program = with_keyspaces();
+    ok(&program, "keyspaces create visits --merge-operator counter --ttl 1h");
+    let file = program.path("lines");
+    let entry = |key: &str| format!("{{\"key\":\"{key}\",\"value\":\"new\"}}\n");
+    let keyspace = |name: &str, options: &str| {
+        format!("{{\"keyspace\":\"{name}\",\"options\":{{{options}}}}}\n")
+    };
+    let before = ok(&program, "dump");
+    let long = "k".repeat(65_528);
+    for (last, code, what) in [
+        (keyspace("visits", ""), 2, "has merge_operator=trommel.counter ttl=3600s, the dump the"),
+        (keyspace("users", "\"ttl\":\"60s\""), 2, "the dump ttl=60s (--replace-options"),
+        (keyspace("", ""), 1, "must have 1 to 255"),
+        (keyspace(&"n".repeat(256), ""), 1, "has 256 bytes"),
+        (keyspace("more", "") + &entry(&long), 1, "at most 65527 bytes in a keyspace"),
+        (keyspace("more", "\"filters\":\"budget=9/key\""), 6, "no filter budget"),
+        (keyspace("fresh", ""), 1, "begins a second time"),
+    ] {
+        let lines = entry("a") + &keyspace("fresh", "") + &entry("k") + &last;
+        std::fs::write(&file, lines).unwrap();
+        let ran = program.run_on(&format!("load {}", file.display()));
+        assert!(ran.code == Some(code) && ran.err.contains(what), "{what}: {ran:?}");
+        assert_eq!(ok(&program, "dump"), before, "{what}");
+    }
+    let other = "\"merge_operator\":\"trommel.max\"";
+    let lines = entry("a") + &keyspace("fresh", "") + &keyspace("visits", other);
+    std::fs::write(&file, lines).unwrap();
+    let ran = program.run_on(&format!("load --replace-options {}", file.display()));
+    assert!(ran.code == Some(2) && ran.err.contains("trommel.counter"), "{ran:?}");
+    assert_eq!(ok(&program, "dump"), before);
+    std::fs::write(&file, keyspace("users", "\"ttl\":\"60s\"") + &entry("c")).unwrap();
+    ok(&program, &format!("load --replace-options {}", file.display()));
+    assert!(ok(&program, "keyspaces list").contains("ttl=60s"));
+    assert_eq!(ok(&program, "scan --keyspace users --count"), "3\n");
+}
+
 #[test]
 fn operands_are_merged_into_keys_of_a_keyspace() {
     let program = with_keyspaces();
     let ran = program.run_on("merge --number visits 1");
     assert!(ran.code != Some(0) && ran.err.contains("merge operator"), "{ran:?}");
+    assert!(ran.err.contains("--operator counter"), "{ran:?}");
+    ok(&program, "keyspaces create best --merge-operator max");
+    ok(&program, "merge --keyspace best k 2026-11-29");
     ok(&program, "merge --operator counter --number visits 1 --sync");
     ok(&program, "merge --number visits 18446744073709551615");
     ok(&program, "merge --keyspace users --number visits -2");
@@ -134,6 +177,9 @@ fn operands_are_merged_into_keys_of_a_keyspace() {
         ("merge --number visits 1.5", "no whole number"),
         ("merge --operator max visits 1", "counter"),
         ("merge --operator add visits 1", "invalid value"),
+        ("merge visits 1", "operands of 8 bytes, not of 1"),
+        ("merge --keyspace best --number k 1", "--number is for a counter"),
+        ("merge --keyspace best --operator counter --number k 1", "of its own, trommel.max"),
     ] {
         let ran = program.run_on(line);
         assert!(ran.code != Some(0) && ran.err.contains(what), "{line}: {ran:?}");
@@ -162,9 +208,9 @@ fn filters_are_shown_for_each_keyspace() {
     // Those of users are estimated: its table begins with the default keyspace.
     assert!((number(2, "keys") - 2002.0).abs() < 20.0 && number(3, "keys") == 2000.0, "{rows:?}");
     assert!(number(2, "bits_per_key") > 12.0 && number(3, "bits_per_key") < 4.0, "{rows:?}");
-    // 100,000 probes of a rate of two in five: ten standard deviations.
+    // 25,000 probes of a rate of two in five: ten standard deviations.
     let (measured, expected) = (number(3, "measured_rate"), number(3, "expected_rate"));
-    assert!((measured - expected).abs() < 0.016 && expected > 0.3, "{rows:?}");
+    assert!((measured - expected).abs() < 0.032 && expected > 0.3, "{rows:?}");
     assert!(number(2, "measured_rate") < 0.01, "{rows:?}");
     assert!(!ok(&with_store(&[("a", "1")]), "filters --format json").contains("keyspaces"));
 }

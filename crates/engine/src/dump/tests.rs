@@ -282,3 +282,19 @@ fn keyspaces_must_ascend_and_be_known() {
         assert!(matches!(with(features, payloads), Err(Error::Corruption(_))), "{payloads:?}");
     }
 }
+
+/// A prefix rule that is a closure used to be written, into a dump that no reader accepts.
+#[test]
+fn options_of_code_are_left_out() {
+    let prefix = Prefix::custom("first byte", |key| (!key.is_empty()).then_some(1));
+    let options =
+        KeyspaceOptions::new().prefix_extractor(prefix).filters("ribbon:8".parse().unwrap());
+    let mut writer = DumpWriter::with_keyspaces(Vec::new()).unwrap();
+    writer.begin_keyspace("a", &options).unwrap();
+    let (bytes, _) = writer.finish().unwrap();
+    let mut reader = DumpReader::new(&*bytes, "the dump").unwrap();
+    let Some(DumpItem::Keyspace { options, .. }) = reader.next_item().unwrap() else {
+        panic!("it has a keyspace")
+    };
+    assert_eq!(options.settings(), [("filters", "ribbon:8".to_owned())]);
+}

@@ -76,7 +76,8 @@ impl<W: Write> DumpWriter<W> {
     }
 
     /// Ends the entries of the default keyspace, or of the last one that was begun, and begins
-    /// those of the keyspace `name`. Its keys ascend on their own.
+    /// those of the keyspace `name`. Its keys ascend on their own. Options that exist only in code,
+    /// such as a prefix rule that is a closure, are left out.
     ///
     /// # Errors
     /// `InvalidInput` if the dump was not begun by [`DumpWriter::with_keyspaces`], or if the name
@@ -91,7 +92,7 @@ impl<W: Write> DumpWriter<W> {
         }
         let mut payload = Vec::new();
         put_bytes(&mut payload, name.as_bytes());
-        for (option, value) in options.settings() {
+        for (option, value) in options.recordable() {
             put_bytes(&mut payload, option.as_bytes());
             put_bytes(&mut payload, value.as_bytes());
         }

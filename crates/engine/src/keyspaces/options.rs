@@ -243,7 +243,8 @@ impl KeyspaceOptions {
     /// Sets an option by its name and its value as text, as in [`KeyspaceOptions::settings`].
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if this version does not know the name or the value.
+    /// [`Error::InvalidOption`] if this version does not know the name or the value, or a keyspace
+    /// may not have it.
     ///
     /// ```
     /// use trommel::{KeyspaceOptions, Prefix};
@@ -255,9 +256,15 @@ impl KeyspaceOptions {
     pub fn with_setting(mut self, name: &str, value: &str) -> Result<Self> {
         self.set(name, value);
         if self.settings().iter().any(|(set, _)| *set == name) {
-            return Ok(self);
+            return self.check().map(|()| self);
         }
         Err(Error::option(format!("{name} = {value} is not an option of a keyspace")))
+    }
+
+    /// The settings that [`with_setting`](Self::with_setting) takes back: not closures.
+    pub(crate) fn recordable(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let is_known = |name: &str, value: &str| Self::new().with_setting(name, value).is_ok();
+        self.settings().into_iter().filter(move |(name, value)| is_known(name, value))
     }
 
     /// A line of text for each option that is set and can be recorded.

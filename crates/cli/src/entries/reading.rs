@@ -292,17 +292,7 @@ fn next_of_jsonl(
             entry.map(Some).map_err(|what| bad(&what))
         }
         JsonLine { keyspace: Some(keyspace), key: None, value: None, options, .. } => {
-            let texts =
-                |options| serde_json::from_value(options).map_err(|error| error.to_string());
-            let begun = serde_json::from_value(keyspace).map_err(|error| error.to_string());
-            let begun = begun.and_then(|name| Ok((name, options.map(texts).transpose()?)));
-            let (keyspace, options): (String, Option<_>) =
-                begun.map_err(|why| bad(&format!("it does not begin a keyspace: {why}")))?;
-            let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
-                let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
-                Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
-            })?;
-            Ok(Some(Item::Keyspace(keyspace, options)))
+            begin_keyspace((name, number), keyspace, options, bad).map(Some)
         }
         JsonLine { entries: Some(count), key: None, xxh3, .. } if is_dump => {
             *has_head = false;
@@ -322,6 +312,23 @@ fn next_of_jsonl(
         JsonLine { key: None, .. } => Err(bad("there is no \"key\"")),
         JsonLine { .. } => Err(bad("there is no \"value\"")),
     }
+}
+
+/// What a line that begins a keyspace says.
+fn begin_keyspace(
+    (name, number): (&Path, u64),
+    keyspace: serde_json::Value,
+    options: Option<serde_json::Value>,
+    bad: impl Fn(&str) -> Failure,
+) -> Result<Item, Failure> {
+    let bad = |why| bad(&format!("it does not begin a keyspace: {why}"));
+    let keyspace: String = serde_json::from_value(keyspace).map_err(bad)?;
+    let options = options.map(serde_json::from_value).transpose().map_err(bad)?;
+    let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
+        let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
+        Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
+    })?;
+    Ok(Item::Keyspace(keyspace, options))
 }
 
 /// The options of a keyspace, of their names and texts.

@@ -292,13 +292,7 @@ fn next_of_jsonl(
             entry.map(Some).map_err(|what| bad(&what))
         }
         JsonLine { keyspace: Some(keyspace), key: None, value: None, options, .. } => {
-            let (keyspace, options) = begun(keyspace, options)
-                .map_err(|why| bad(&format!("it does not begin a keyspace: {why}")))?;
-            let options = keyspace_options(&options).map_err(|error| {
-                let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
-                Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
-            })?;
-            Ok(Some(Item::Keyspace(keyspace, options)))
+            begin_keyspace((name, number), keyspace, options, bad).map(Some)
         }
         JsonLine { entries: Some(count), key: None, xxh3, .. } if is_dump => {
             *has_head = false;
@@ -320,20 +314,21 @@ fn next_of_jsonl(
     }
 }
 
-/// Why an entry must not name its keyspace.
-fn named_in_entry(keyspace: &str) -> String {
-    let line = serde_json::json!({"keyspace": keyspace});
-    let what = "an entry is of the keyspace that was begun last, not of one that it names";
-    format!("{what}: begin that by a line of its own, {line}, before its entries")
-}
-
-/// The name and the settings of a line that begins a keyspace.
-fn begun(
+/// What a line that begins a keyspace says.
+fn begin_keyspace(
+    (name, number): (&Path, u64),
     keyspace: serde_json::Value,
     options: Option<serde_json::Value>,
-) -> serde_json::Result<(String, BTreeMap<String, String>)> {
-    let options = options.map(serde_json::from_value).transpose()?;
-    Ok((serde_json::from_value(keyspace)?, options.unwrap_or_default()))
+    bad: impl Fn(&str) -> Failure,
+) -> Result<Item, Failure> {
+    let bad = |why| bad(&format!("it does not begin a keyspace: {why}"));
+    let keyspace: String = serde_json::from_value(keyspace).map_err(bad)?;
+    let options = options.map(serde_json::from_value).transpose().map_err(bad)?;
+    let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
+        let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
+        Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
+    })?;
+    Ok(Item::Keyspace(keyspace, options))
 }
 
 /// The options of a keyspace, of their names and texts.

@@ -293,7 +293,7 @@ mod tests {
             .writes(|w| w.merge_operator(Merge::counter()));
         let db = Db::open("db", options).unwrap();
         for key in 0..100_u32 {
-            db.put(key.to_be_bytes(), [0; 8]).unwrap();
+            db.put(format!("{key:03}"), [0; 8]).unwrap();
         }
         db.flush().unwrap();
         db
@@ -303,14 +303,14 @@ mod tests {
     fn each_place_on_the_way_is_a_step() {
         use ExplainedOutcome::{Absent, Skipped, Tombstone, Value};
         let db = filled();
-        db.delete(5_u32.to_be_bytes()).unwrap();
+        db.delete("005").unwrap();
         let memtable = ExplainedPlace::Memtable(0);
-        let gone = db.explain(5_u32.to_be_bytes()).unwrap();
+        let gone = db.explain("005").unwrap();
         assert_eq!(outcomes(&gone), [(memtable, Tombstone)]);
         assert_eq!(gone.value_bytes, None);
 
         let before = db.filter_report().to_string();
-        let there = db.explain(6_u32.to_be_bytes()).unwrap();
+        let there = db.explain("006").unwrap();
         let [_, (table @ ExplainedPlace::Table { level: 0, .. }, Value)] = outcomes(&there)[..]
         else {
             panic!("{there:?}");
@@ -321,9 +321,8 @@ mod tests {
         assert_eq!(there.steps[1].block_reads + there.steps[1].cache_hits, 1);
 
         // Within the key range of the table, and in no table.
-        let absent: Vec<_> = (0..1000_u32)
-            .map(|nth| db.explain([&5_u32.to_be_bytes()[..], &nth.to_be_bytes()].concat()).unwrap())
-            .collect();
+        let absent: Vec<_> =
+            (0..1000).map(|nth| db.explain(format!("005{nth:04}")).unwrap()).collect();
         for one in &absent {
             let passed = one.steps[1].filter.unwrap().maybe;
             let expected = if passed { Absent } else { Skipped };
@@ -339,7 +338,7 @@ mod tests {
     fn operands_lead_to_older_versions() {
         use ExplainedOutcome::{Deleted, Operand, Value};
         let db = filled();
-        let key = 7_u32.to_be_bytes();
+        let key = "007";
         db.merge(key, 1_u64.to_le_bytes()).unwrap();
         db.merge(key, 1_u64.to_le_bytes()).unwrap();
         let explanation = db.explain(key).unwrap();

@@ -38,9 +38,8 @@ mod system {
         std::thread::sleep(duration);
     }
 
-    /// A random word for ids, salts and seeds: SipHash of nothing, with the standard library's
-    /// random keys of the process, and a counter that differs at every call. A seed is as secret
-    /// beside published ids as the hashes of the standard library's maps.
+    /// A random word for ids and salts: the standard library's per-process random keys, mixed with
+    /// a counter that differs at every call. Not for secrets.
     pub(crate) fn random_u64() -> u64 {
         RandomState::new().build_hasher().finish()
     }

@@ -341,7 +341,6 @@ fn begin_table(
         block_align: options.reads.block_align,
         compression: options.compression,
         filters,
-        hash_seed: engine.files.hash_seed,
         ..TableOptions::new(table_id)
     };
     let file = Box::new(LimitedFile::new(file, &engine.background.limiter, purpose.reason));

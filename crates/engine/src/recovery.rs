@@ -29,7 +29,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
-use trommel_filter::HashSeed;
 use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
@@ -44,7 +43,6 @@ use crate::batch::BatchOperations;
 use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
-use crate::env;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::expiry::Expiry;
@@ -130,14 +128,7 @@ impl Engine {
             }
         };
         let options = with_operator(options, dir, &recovered)?;
-        let mut recovered = with_expiry(recovered, &options);
-        if !options.opening.read_only {
-            recovered
-                .state
-                .version
-                .hash_seed
-                .get_or_insert_with(|| HashSeed::new(env::random_u64()));
-        }
+        let recovered = with_expiry(recovered, &options);
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
@@ -278,7 +269,9 @@ impl Engine {
         };
         *state = state.apply(&edit).map_err(|error| Error::internal(error.0))?;
         outputs.keep();
-        let active = Arc::new(LoggedMemtable::new(self.new_memtable(), view.active.log_number));
+        let kind = self.options.load().writes.memtable;
+        let memtable = Arc::new(Memtable::new(kind, &self.memory.arenas));
+        let active = Arc::new(LoggedMemtable::new(memtable, view.active.log_number));
         lock(&self.writes.leader).write_to(Arc::clone(&active));
         let version = Arc::new(state.version.clone());
         let fences = Arc::new(Fences::of(&version));
@@ -426,8 +419,7 @@ fn report(
 
 /// The view of a recovered state before any replay.
 fn first_view(recovered: &Recovered, kind: MemtableKind, arenas: &Arc<ArenaPool>) -> View {
-    let seed = recovered.state.version.hash_seed.unwrap_or_default();
-    let memtable = Arc::new(Memtable::new(kind, arenas).with_hash_seed(seed.word()));
+    let memtable = Arc::new(Memtable::new(kind, arenas));
     let active = Arc::new(LoggedMemtable::new(memtable, recovered.state.log_number));
     let version = Arc::new(recovered.state.version.clone());
     let fences = Arc::new(Fences::of(&version));
@@ -501,7 +493,6 @@ pub(crate) fn assemble(
         dir: dir.to_path_buf(),
         vfs: Arc::clone(&options.vfs),
         store_id: recovered.store_id,
-        hash_seed: recovered.state.version.hash_seed.unwrap_or_default(),
         next_file_number: AtomicU64::new(next_file_number),
         tables: first_tables(dir, &options, &memory.blocks, &memory.shares),
         deletion_queue: Arc::new(queue),

@@ -89,9 +89,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`hash`] has no secret: an adversary who chooses keys can choose false positives. That costs
+//! The hash has no secret: an adversary who chooses keys can choose false positives. That costs
 //! time, but never causes a wrong answer from a store that checks the file after a "maybe".
-//! [`HashSeed`] hashes with a secret, which the program stores beside the filter.
 //! Building also stays linear in time: if a ribbon or a fuse filter cannot be built from the keys
 //! within its bounds, they become a standard filter, and the filter states that kind
 //! ([`Filter::peek_kind`]).
@@ -133,7 +132,6 @@ mod plan;
 #[cfg(test)]
 mod rate_tests;
 mod ribbon;
-mod seed;
 mod size;
 mod spec;
 mod standard;
@@ -146,7 +144,6 @@ pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
 pub use kind::FilterKind;
 pub use lines::FilterLines;
-pub use seed::HashSeed;
 pub use size::FilterSize;
 pub use spec::{FilterSpec, ParseSpecError};
 

@@ -20,14 +20,12 @@ use crate::slot::{Probe, Slot};
 /// A hash table of records, and their order on demand.
 #[derive(Default)]
 pub(crate) struct HashIndex {
-    pub(crate) chains: Newest,
+    chains: Newest,
     written: Mutex<Written>,
     /// Bytes of `chains`, and of what `written` points to.
     bytes: AtomicUsize,
     /// The expected number of entries.
     expected: usize,
-    /// The secret with which keys are hashed.
-    seed: u64,
 }
 
 /// The state that is written under a lock.
@@ -41,11 +39,6 @@ pub(crate) struct Written {
 }
 
 impl HashIndex {
-    /// Hashes keys with this secret from now on; the index is empty.
-    pub(crate) fn set_seed(&mut self, seed: u64) {
-        self.seed = seed;
-    }
-
     /// Sizes an empty index for `entries` entries.
     pub(crate) fn expect(&mut self, entries: usize) {
         self.written().order.expect(entries);
@@ -102,7 +95,7 @@ impl Index for HashIndex {
 
     #[inline]
     fn insert(&self, record: Stored<'_>, slot: Slot, len: &AtomicUsize) -> bool {
-        let hash = hash_of(record.key(), self.seed);
+        let hash = hash_of(record.key());
         let mut written = self.written();
         let chains = self.room_for_one(&mut written);
         len.store(len.load(Relaxed) + 1, Relaxed);
@@ -127,7 +120,7 @@ impl Index for HashIndex {
     #[inline]
     fn prefetch(&self, key: &[u8]) {
         if let Some(chains) = self.chains.get() {
-            chains.prefetch(hash_of(key, self.seed));
+            chains.prefetch(hash_of(key));
         }
     }
 
@@ -140,7 +133,7 @@ impl Index for HashIndex {
         seqno: SeqNo,
     ) -> Option<Stored<'a>> {
         // Empty in a store that is only read.
-        match self.chains.get()?.find(hash_of(key, self.seed), key, seqno) {
+        match self.chains.get()?.find(hash_of(key), key, seqno) {
             Found::Version(record) => Some(record),
             Found::Nothing => None,
             Found::GaveUp => self.find_by_order(arena, common_prefix, key, seqno),

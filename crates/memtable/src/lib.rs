@@ -162,17 +162,6 @@ impl Memtable {
         }
     }
 
-    /// Hashes keys with a secret, random `seed`, so that nobody without it can choose keys that are
-    /// slow to find. Affects no result, and nothing in a skip list. Must be called before the first
-    /// insert.
-    #[must_use]
-    pub fn with_hash_seed(mut self, seed: u64) -> Self {
-        if let AnyIndex::Hash(hash) = &mut self.index {
-            hash.set_seed(seed);
-        }
-        self
-    }
-
     /// Sizes the memtable for `entries` entries; a skip list needs no size. The first insert
     /// allocates 8 to 16 bytes for each in one allocation. If at least 11,000 are expected and
     /// there has been no scan, it also reserves 27 bytes for each for the order; a reservation of 2

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trommel_base::{Corruption, SeqNo};
+use trommel_memtable::Memtable;
 use trommel_vfs::Vfs;
 
 use super::manifest::FollowedManifest;
@@ -235,7 +236,7 @@ impl Following {
     fn begin_log(&mut self, engine: &Engine, number: u64, last_seqno: SeqNo) {
         let stated = self.manifest.state.log_ends.of(number);
         let path = log_path(&engine.files.dir, number);
-        let memtable = engine.new_memtable();
+        let memtable = new_memtable(engine);
         self.logs.push(FollowedLog {
             tail: LogTail::new(path, FileKind::Log, number, stated),
             memtable: Arc::new(LoggedMemtable::new(memtable, number)),
@@ -290,7 +291,7 @@ impl Following {
         let mut memtables = self.logs.iter().rev().map(|log| Arc::clone(&log.memtable));
         let active = memtables
             .next()
-            .unwrap_or_else(|| Arc::new(LoggedMemtable::new(engine.new_memtable(), 0)));
+            .unwrap_or_else(|| Arc::new(LoggedMemtable::new(new_memtable(engine), 0)));
         let frozen = memtables.collect();
         engine.note_backlog(&version);
         engine.replace_view(|_| {
@@ -344,6 +345,10 @@ fn adopt_operator(engine: &Engine, recorded: &str) -> Result<()> {
         engine.options.store(options);
     }
     Ok(())
+}
+
+fn new_memtable(engine: &Engine) -> Arc<Memtable> {
+    Arc::new(Memtable::new(engine.options.load().writes.memtable, &engine.memory.arenas))
 }
 
 /// The newest sequence number that the tables and the time marks of a manifest account for.

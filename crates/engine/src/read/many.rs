@@ -16,7 +16,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice, first_word};
-use trommel_filter::HashSeed;
 use trommel_sstable::{Answers, ReadStats, Request, Verdict, get_many};
 
 use super::probe::{count_reads, is_decided};
@@ -133,7 +132,7 @@ impl Engine {
             });
         }
         let in_memory = keys.len() - places.len();
-        let mut batch = MultiGet::new(keys, self.files.hash_seed, places, found, seqno);
+        let mut batch = MultiGet::new(keys, places, found, seqno);
         batch.moment = moment.as_ref();
         batch.stops = stops;
         batch.operands = operands;
@@ -245,20 +244,10 @@ impl Engine {
                 None => self.files.tables.reader(file)?,
             };
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
-            // As of `Engine::hash_in`.
-            let seed = Some(table.hash_seed()).filter(|seed| *seed != self.files.hash_seed);
-            let rehashed: Option<Vec<u64>> =
-                seed.map(|seed| pending.iter().map(|key| seed.hash(key)).collect());
-            let hashes = rehashed.as_deref().unwrap_or(hashes);
             table.filters().query_many(pending, hashes, &mut batch.scratch.answers);
-            let requested = batch.scratch.requests.len();
             let counts_refusals = is_decided(file, false, batch.seqno);
             let table_of_run = TableOfRun { number: nth, table: &table, level, counts_refusals };
             self.take_survivors(&table_of_run, keys.clone(), batch);
-            if let Some(seed) = seed {
-                let requests = &mut batch.scratch.requests[requested..];
-                requests.iter_mut().for_each(|request| request.hash = seed.hash(request.key));
-            }
             *reader = Some(table);
         }
         match batch.scratch.requests.is_empty() {
@@ -382,7 +371,6 @@ impl<'a> MultiGet<'a> {
     /// Searches for the keys at `places`, in order.
     fn new<K: AsRef<[u8]>>(
         keys: &'a [K],
-        seed: HashSeed,
         mut places: Vec<usize>,
         found: Vec<Option<Slice>>,
         seqno: SeqNo,
@@ -395,7 +383,7 @@ impl<'a> MultiGet<'a> {
         places.clear();
         places.extend(order.iter().map(|(_, at)| *at));
         let keys: Vec<&[u8]> = places.iter().map(|at| key(*at)).collect();
-        let hashes = keys.iter().map(|key| seed.hash(key)).collect();
+        let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
         let scratch = Scratch::default();
         let stops = Vec::new();
         Self {

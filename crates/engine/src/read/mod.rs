@@ -9,8 +9,6 @@ mod operands;
 mod part;
 mod probe;
 mod scan;
-#[cfg(test)]
-mod seed_tests;
 
 pub(crate) use changes::Change;
 pub use explain::{ExplainedFilter, ExplainedOutcome, ExplainedPlace, ExplainedStep, Explanation};

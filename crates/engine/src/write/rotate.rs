@@ -34,8 +34,7 @@ impl Engine {
         }
         // The next memtable will most likely be like the last.
         let (kind, before) = (self.options.load().writes.memtable, &leader.active.memtable);
-        let memtable = Memtable::following(kind, &self.memory.arenas, before);
-        let memtable = Arc::new(memtable.with_hash_seed(self.files.hash_seed.word()));
+        let memtable = Arc::new(Memtable::following(kind, &self.memory.arenas, before));
         let active = Arc::new(LoggedMemtable::new(memtable, number));
         leader.active = Arc::clone(&active);
         self.replace_view(|view| {
@@ -49,13 +48,6 @@ impl Engine {
         Ok(())
     }
 
-    /// An empty memtable, unlike any other.
-    pub(crate) fn new_memtable(&self) -> Arc<Memtable> {
-        let kind = self.options.load().writes.memtable;
-        let memtable = Memtable::new(kind, &self.memory.arenas);
-        Arc::new(memtable.with_hash_seed(self.files.hash_seed.word()))
-    }
-
     /// Begins a new log, and an empty memtable for it, which the caller must install. The active
     /// memtable is empty, but its log may hold time marks.
     pub(crate) fn begin_empty(&self, leader: &mut Leader) -> Result<Arc<LoggedMemtable>> {
@@ -67,7 +59,9 @@ impl Engine {
             old.finish(number).map_err(|error| self.poison(error))?;
             self.writes.rotated.add(old_number, std::mem::replace(old, fresh));
         }
-        leader.active = Arc::new(LoggedMemtable::new(self.new_memtable(), number));
+        let memtable =
+            Arc::new(Memtable::new(self.options.load().writes.memtable, &self.memory.arenas));
+        leader.active = Arc::new(LoggedMemtable::new(memtable, number));
         Ok(Arc::clone(&leader.active))
     }
 

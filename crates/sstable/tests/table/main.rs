@@ -22,5 +22,4 @@ mod loading;
 mod prefixes;
 mod reading;
 mod round_trip;
-mod seeds;
 mod sidecars;

@@ -30,8 +30,7 @@ impl Engine {
     /// that held its writes.
     pub(crate) fn run_flush(&self, frozen: &Arc<LoggedMemtable>) -> Result<()> {
         let start = crate::env::now();
-        let mut purpose = Purpose::of_memtable(FilterReason::Flush, &frozen.memtable);
-        self.divide_purpose(&mut purpose, &frozen.memtable)?;
+        let purpose = Purpose::of_memtable(FilterReason::Flush, &frozen.memtable);
         let mut outputs = Outputs::new(self, 0, self.version(), purpose);
         let last_seqno = self.write_memtable(frozen, &mut outputs)?;
         let tables = outputs.finish()?;

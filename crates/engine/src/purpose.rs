@@ -10,26 +10,14 @@ use crate::live_keys::KeyCount;
 use crate::user_filters::FilterReason;
 use crate::version::TableFile;
 
-/// The tables of keyspaces with filters of their own: no budget chooses these filters, but one pays
-/// for them.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct OwnFilters {
-    /// Keys of the tables, except for tombstones.
-    pub(crate) keys: u64,
-    /// Memory that their filters take, if all are held.
-    pub(crate) bytes: u64,
-}
-
 /// The expected outputs of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct Purpose {
     pub(crate) reason: FilterReason,
-    /// Most keys of all of them together, except in keyspaces with filters of their own.
+    /// Most keys of all of them together.
     pub(crate) keys: u64,
     /// Most tombstones among them.
     pub(crate) deletions: u64,
-    /// The others, unless they replace tables.
-    pub(crate) own: OwnFilters,
     /// Expected keys of each.
     pub(crate) expected_keys: u64,
     /// The tables that they replace, by number, sorted.
@@ -47,8 +35,7 @@ impl Purpose {
         let is_mostly_deleted = KeyCount::new(keys, deletions).is_mostly_deleted();
         let ends = memtable.ends().filter(|_| is_mostly_deleted);
         let span = ends.map(|[smallest, largest]| KeyBounds { smallest, largest });
-        let own = OwnFilters::default();
-        Self { reason, keys, deletions, own, expected_keys: keys, inputs: Vec::new(), span }
+        Self { reason, keys, deletions, expected_keys: keys, inputs: Vec::new(), span }
     }
 
     /// Expected number of tables.

@@ -22,7 +22,7 @@ use crate::levels::LEVELS;
 use crate::limiter::AwaitedWork;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
-use crate::purpose::{OwnFilters, Purpose};
+use crate::purpose::Purpose;
 use crate::space::{Space, is_marked};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
@@ -205,7 +205,6 @@ fn purpose(keys: usize) -> Purpose {
         reason: FilterReason::Load,
         keys,
         deletions: 0,
-        own: OwnFilters::default(),
         expected_keys: keys,
         inputs: Vec::new(),
         span: None,

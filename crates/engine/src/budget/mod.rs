@@ -50,27 +50,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_filter::{FilterKind, FilterSpec};
-use trommel_memtable::Memtable;
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
 
 pub(crate) use fit::LEAST_GAIN;
 pub(crate) use report::Reads;
 pub use report::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
-use shape::{Outlook, TreeShape, held_bytes};
+use shape::{Outlook, OwnFilters, TreeShape, held_bytes};
 
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::shape::Shape;
 use crate::engine::Engine;
 use crate::env;
-use crate::error::Result;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
-use crate::purpose::{OwnFilters, Purpose};
+use crate::purpose::Purpose;
 use crate::rebuild_queue::Waiting;
-use crate::space::{MARKER, id_of, is_marked};
+use crate::space::is_marked;
 use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
@@ -144,44 +141,8 @@ impl Engine {
         (Cow::Owned(rest), own)
     }
 
-    /// Divides the purpose of a flush of `memtable` into the keys whose filters a budget chooses,
-    /// and those of keyspaces with filters of their own.
-    pub(crate) fn divide_purpose(
-        &self,
-        purpose: &mut Purpose,
-        memtable: &Arc<Memtable>,
-    ) -> Result<()> {
-        if self.options.load().filters.budget().is_none()
-            || !self.options.keyspaces.has_tables_of_own()
-        {
-            return Ok(());
-        }
-        let mut cursor = memtable.cursor();
-        cursor.seek(&MARKER, MAX_SEQNO)?;
-        // The last keyspace, and the bits that each of its keys takes, if no budget says so.
-        let (mut id, mut own_bits, mut bits) = (None, None, 0.0);
-        while let Some(entry) = cursor.entry() {
-            if id != id_of(entry.key) {
-                id = id_of(entry.key);
-                let filters = &self.options.for_key(entry.key).filters;
-                let own = filters.budget().is_none();
-                own_bits = own.then(|| filters.for_level(0, false).bits_per_key());
-            }
-            if let Some(own_bits) = own_bits {
-                let is_valued = entry.kind != EntryKind::Delete;
-                purpose.keys = purpose.keys.saturating_sub(1);
-                purpose.deletions = purpose.deletions.saturating_sub(u64::from(!is_valued));
-                purpose.own.keys += u64::from(is_valued);
-                bits += own_bits;
-            }
-            cursor.next()?;
-        }
-        purpose.own.bytes = (bits / 8.0) as u64;
-        Ok(())
-    }
-
     /// Whether `table` is of keyspaces with filters of their own.
-    pub(crate) fn has_own_filters(&self, table: &TableFile) -> bool {
+    fn has_own_filters(&self, table: &TableFile) -> bool {
         is_marked(&table.smallest)
             && self.options.for_key(&table.smallest).filters.budget().is_none()
     }
@@ -257,9 +218,7 @@ impl Engine {
         if level == 0 {
             self.statistics.budget_history.note_run(purpose.keys);
         }
-        let (version, mut own) = self.budgeted(version);
-        own.keys += purpose.own.keys;
-        own.bytes += purpose.own.bytes;
+        let (version, own) = self.budgeted(version);
         let version = &*version;
         let shape = TreeShape::after(version, level, purpose, self.outlook(version, own))?;
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;

@@ -20,7 +20,7 @@ use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 
 use crate::levels::LEVELS;
 use crate::live_keys::{KeyCount, LiveKeys};
-use crate::purpose::{OwnFilters, Purpose};
+use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
 /// Runs of level 0 that are solved individually; beyond this, neighbours are grouped.
@@ -43,6 +43,16 @@ pub(super) fn held_bytes(table: &TableFile) -> u64 {
         0 => 0,
         bytes => bytes + FILTER_OVERHEAD_BYTES,
     }
+}
+
+/// The tables of keyspaces with filters of their own: no budget chooses these filters, but one pays
+/// for them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OwnFilters {
+    /// Keys of the tables, except for tombstones.
+    pub(super) keys: u64,
+    /// Memory that their filters take, if all are held.
+    pub(super) bytes: u64,
 }
 
 /// What is known of a tree in addition to its tables.
@@ -394,8 +404,7 @@ mod tests {
             version.tables().filter(|(_, table)| inputs.binary_search(&table.number).is_ok());
         let keys = keys.map(|(_, table)| table.keys).sum();
         let reason = FilterReason::Compaction;
-        let own = OwnFilters::default();
-        Purpose { reason, keys, deletions: 0, own, expected_keys: 1_000, inputs, span: None }
+        Purpose { reason, keys, deletions: 0, expected_keys: 1_000, inputs, span: None }
     }
 
     /// The size of a job's problem does not grow with the tables: runs of level 0, levels, the job.

@@ -43,26 +43,6 @@ fn filters_of_a_keyspace_count_and_stay() {
     assert!(report.tables.iter().map(|table| table.keys).sum::<u64>() == keys, "{report}");
 }
 
-/// The keys of a flushed memtable were all taken for keys whose filters the budget chooses: as
-/// many bits for each as if the keyspace had none of its own.
-#[test]
-fn a_flush_leaves_the_filters_of_a_keyspace_their_space() {
-    let db = Db::open(DIR, options(&in_memory(), "budget=10/key")).unwrap();
-    let own = KeyspaceOptions::new().filters("standard:14".parse().unwrap());
-    let own = db.keyspace("own", own).unwrap();
-    for i in 0..1_000 {
-        db.put(key(i), "").unwrap();
-        own.put(key(i), "").unwrap();
-    }
-    db.flush().unwrap();
-    check_fits(&db);
-    let [(own_keys, own_bits), (keys, bits)] = sums(&db);
-    assert!(own_keys == 1_000 && own_bits >= 14 * own_keys, "{own_bits} bits of the keyspace");
-    // Less than the 6 bits that are left, as a filter takes more than its bits.
-    assert!((keys..=6 * keys).contains(&bits), "{bits} bits of the others");
-    assert_eq!(budget(&db).queued_rebuilds, 0);
-}
-
 /// A budget that is lowered takes from the other tables first.
 #[test]
 fn a_lowered_budget_leaves_the_filters_of_a_keyspace() {

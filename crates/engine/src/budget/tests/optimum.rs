@@ -25,7 +25,7 @@ use crate::Db;
 use crate::compaction::key_range::KeyBounds;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
-use crate::purpose::{OwnFilters, Purpose};
+use crate::purpose::Purpose;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{FilterMeta, TableFile, TableMeta, Version};
@@ -220,7 +220,6 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                     reason: FilterReason::Compaction,
                     keys,
                     deletions: 0,
-                    own: OwnFilters::default(),
                     expected_keys: keys.div_ceil(written.len() as u64),
                     inputs,
                     span: KeyBounds::hull(written),

@@ -25,9 +25,6 @@
 //! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
 //! unusable, the filters that replace it are counted.
 //!
-//! Filters of keyspaces that set their own are not chosen here, and not rebuilt to fit. They count:
-//! the others share what they leave. What they take beyond all of the budget is not admitted.
-//!
 //! A filter that is too small is not rebuilt just because there is room again: that costs reads
 //! now, to save reads that may never come. Compactions and `rebuild_filters` do it;
 //! [`BudgetReport::tables`] lists what each table should have.
@@ -44,7 +41,6 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +53,7 @@ use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, r
 pub(crate) use fit::LEAST_GAIN;
 pub(crate) use report::Reads;
 pub use report::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
-use shape::{Outlook, OwnFilters, TreeShape, held_bytes};
+use shape::{Outlook, TreeShape, held_bytes};
 
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::shape::Shape;
@@ -67,7 +63,6 @@ use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
 use crate::purpose::Purpose;
 use crate::rebuild_queue::Waiting;
-use crate::space::is_marked;
 use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
@@ -119,36 +114,8 @@ impl Engine {
         Misses { share, seen_in: Some(lookups) }
     }
 
-    /// The tables of `version` whose filters the budget chooses; and what is known of the others.
-    fn budgeted<'v>(&self, version: &'v Version) -> (Cow<'v, Version>, OwnFilters) {
-        let mut own = OwnFilters::default();
-        if !version.tables().any(|(_, table)| self.has_own_filters(table)) {
-            return (Cow::Borrowed(version), own);
-        }
-        let filters_last = self.options.load().filtering.filters_on_last_level;
-        let mut rest = version.clone();
-        for (level, run) in rest.levels.iter_mut().enumerate() {
-            let counts = filters_last || !logical_level(version, level).1;
-            run.retain(|table| {
-                let is_own = self.has_own_filters(table);
-                if is_own {
-                    own.keys += table.valued_keys();
-                    own.bytes += if counts { held_bytes(table) } else { 0 };
-                }
-                !is_own
-            });
-        }
-        (Cow::Owned(rest), own)
-    }
-
-    /// Whether `table` is of keyspaces with filters of their own.
-    fn has_own_filters(&self, table: &TableFile) -> bool {
-        is_marked(&table.smallest)
-            && self.options.for_key(&table.smallest).filters.budget().is_none()
-    }
-
-    /// What is known of the tree in addition to its tables, of which some were left out.
-    fn outlook(&self, version: &Version, own: OwnFilters) -> Outlook {
+    /// What is known of the tree in addition to its tables.
+    fn outlook(&self, version: &Version) -> Outlook {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);
         let keys = version.valued_keys();
@@ -163,7 +130,7 @@ impl Engine {
         }
         let (filters_last, run_keys) =
             (options.filtering.filters_on_last_level, self.statistics.budget_history.run_keys());
-        Outlook { filters_last, runs, run_keys, keys, full, own }
+        Outlook { filters_last, runs, run_keys, keys, full }
     }
 
     /// The terms for choosing filters of a tree of this shape.
@@ -182,8 +149,7 @@ impl Engine {
         let workload = Workload::new(misses.share)?;
         let filters_last = self.options.load().filtering.filters_on_last_level;
         let solver = Solver::new(budget.rules(shape.last, filters_last));
-        let all = budget.budget().bytes(shape.planned_keys + shape.own.keys).saturating_add(more);
-        let all = all.saturating_sub(shape.own.bytes);
+        let all = budget.budget().bytes(shape.planned_keys).saturating_add(more);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.statistics.budget_history.built_for_planned()) as u64;
@@ -218,12 +184,10 @@ impl Engine {
         if level == 0 {
             self.statistics.budget_history.note_run(purpose.keys);
         }
-        let (version, own) = self.budgeted(version);
-        let version = &*version;
-        let shape = TreeShape::after(version, level, purpose, self.outlook(version, own))?;
+        let shape = TreeShape::after(version, level, purpose, self.outlook(version))?;
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
-        let limit = budget.budget().bytes(shape.keys + own.keys).saturating_sub(own.bytes);
+        let limit = budget.budget().bytes(shape.keys);
         let built_for_planned = self.statistics.budget_history.built_for_planned();
         let takes = |spec: FilterSpec| {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
@@ -366,9 +330,7 @@ impl Engine {
         if all <= limit {
             return Excess::default();
         }
-        let (version, own) = self.budgeted(version);
-        let (version, limit) = (&*version, limit.saturating_sub(own.bytes));
-        let shape = TreeShape::of(version, self.outlook(version, own));
+        let shape = TreeShape::of(version, self.outlook(version));
         let Ok((shape, terms)) = shape.and_then(|shape| {
             let terms = self.terms(budget, &shape)?;
             Ok((shape, terms))
@@ -397,9 +359,7 @@ impl Engine {
     ) -> Option<Planned> {
         let options = self.options.load();
         let budget = options.filters.budget()?;
-        let (version, own) = self.budgeted(version);
-        let version = &*version;
-        let shape = TreeShape::of(version, self.outlook(version, own)).ok()?;
+        let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weighted = version.tables().zip(shape.weights(&terms.workload));
         let planned = weighted.filter_map(|((physical, table), weight)| {

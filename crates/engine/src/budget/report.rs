@@ -204,8 +204,7 @@ impl Engine {
             // The limit was set just now, and is not in effect yet.
             return None;
         }
-        let (budgeted, own) = self.budgeted(version);
-        let shape = TreeShape::of(&budgeted, self.outlook(&budgeted, own)).ok()?;
+        let shape = TreeShape::of(version, self.outlook(version)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
         let richer = self.terms_with(budget, &shape, MIB).ok()?;
@@ -218,7 +217,6 @@ impl Engine {
             space: BudgetSpace {
                 budget_bytes: filters.limit,
                 resident_bytes: filters.held,
-                built_bytes: own.bytes,
                 ..BudgetSpace::default()
             },
             queued_rebuilds,
@@ -232,9 +230,7 @@ impl Engine {
             levels: Vec::new(),
             tables: Vec::new(),
         };
-        let with_facts = version.tables().zip(facts);
-        let chosen = with_facts.filter(|((_, table), _)| !self.has_own_filters(table));
-        for (((physical, table), facts), weight) in chosen.zip(weights) {
+        for (((physical, table), weight), facts) in version.tables().zip(weights).zip(facts) {
             let level = logical_level(version, physical).0;
             let price = terms.offer.of(table.number);
             let planned = terms.solver.choose_near(level, table.keys, weight, price);

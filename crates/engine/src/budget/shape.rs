@@ -45,16 +45,6 @@ pub(super) fn held_bytes(table: &TableFile) -> u64 {
     }
 }
 
-/// The tables of keyspaces with filters of their own: no budget chooses these filters, but one pays
-/// for them.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct OwnFilters {
-    /// Keys of the tables, except for tombstones.
-    pub(super) keys: u64,
-    /// Memory that their filters take, if all are held.
-    pub(super) bytes: u64,
-}
-
 /// What is known of a tree in addition to its tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outlook {
@@ -67,8 +57,6 @@ pub(crate) struct Outlook {
     pub(super) keys: u64,
     /// Keys that each physical level above the last may have; 0 if that is not planned for.
     pub(super) full: [u64; LEVELS],
-    /// The tables that were left out of the version.
-    pub(super) own: OwnFilters,
 }
 
 /// A tree for the solver, and its relation to the version.
@@ -84,8 +72,6 @@ pub(crate) struct TreeShape {
     pub(super) planned_tables: u64,
     /// Filter memory of the tables that no job replaces, if all were held.
     pub(super) bytes_that_stay: u64,
-    /// The tables of the store that are not in the tree.
-    pub(super) own: OwnFilters,
     /// The index of the job's tables in the tree, and their level.
     job: Option<(usize, usize)>,
     /// For each table of the version that stays: its index in the tree, and its reach.
@@ -159,7 +145,6 @@ impl TreeShape {
             planned_keys: keys + to_come.keys,
             planned_tables: tables + to_come.tables,
             bytes_that_stay,
-            own: outlook.own,
             job,
             places,
         })
@@ -389,14 +374,7 @@ mod tests {
 
     fn outlook(version: &Version, runs: u64) -> Outlook {
         let full = [0; LEVELS];
-        Outlook {
-            filters_last: true,
-            runs,
-            run_keys: 500,
-            keys: version.valued_keys(),
-            full,
-            own: OwnFilters::default(),
-        }
+        Outlook { filters_last: true, runs, run_keys: 500, keys: version.valued_keys(), full }
     }
 
     fn merge(version: &Version, inputs: Vec<u64>) -> Purpose {

@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! level tables       keys   filter  wanted  stored        KiB      probes   negatives     false       true   measured          95% interval   expected
-//!    L0      1        875   paired   20.00   22.24        2.4      299180      299159        21          0   7.019e-5  4.591e-5 - 0.0001073   4.976e-5
-//!    L1      1      12625   paired   14.00   14.11       21.8      299985      299571       414          0   0.001380   0.001253 - 0.001519   0.001334
-//!    L2      1      60000  blocked   10.00   10.02       73.4      299995      297126      2869          0   0.009563   0.009221 - 0.009918   0.009660
-//! filters take 97.5 KiB; a missing key is expected to waste 0.01104 reads
+//!    L0      1        875   paired   20.00   21.87        2.3      299180      299159        21          0   7.019e-5  4.591e-5 - 0.0001073   4.976e-5
+//!    L1      1      12625   paired   14.00   14.09       21.7      299985      299571       414          0   0.001380   0.001253 - 0.001519   0.001334
+//!    L2      1      60000  blocked   10.00   10.01       73.3      299995      297126      2869          0   0.009563   0.009221 - 0.009918   0.009660
+//! filters take 97.4 KiB; a missing key is expected to waste 0.01104 reads
 //!
 //! L0: of 299180 lookups of missing keys 21 read a block in vain: 0.007%, and 0.005% by theory
 //! L1: of 299985 lookups of missing keys 414 read a block in vain: 0.138%, and 0.133% by theory

@@ -3,8 +3,6 @@
 //! Bit `i` is bit `i % 64` of word `i / 64`; on disk the words are little-endian, so bit `i` is bit
 //! `i % 8` of byte `i / 8`.
 
-use crate::fuse_shape::Tables;
-
 /// Bits of one block.
 pub(crate) const BLOCK_BITS: u64 = 512;
 /// Bytes of one block.
@@ -15,13 +13,11 @@ pub(crate) const BLOCK_BYTES: usize = 64;
 #[repr(align(64))]
 pub struct Block(pub(crate) [u64; 8]);
 
-/// The part of a filter that a query reads.
+/// The part of a filter that a query reads: its blocks, and the number of probes.
 #[derive(Debug, Clone)]
 pub(crate) struct Bits {
     pub(crate) blocks: Vec<Block>,
     pub(crate) probes: u32,
-    /// Where the slots of a fuse filter are; of no table for another kind.
-    pub(crate) tables: Tables,
 }
 
 impl Block {

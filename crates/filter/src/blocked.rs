@@ -76,7 +76,7 @@ pub(crate) struct BlockedContains;
 impl Query for BlockedContains {
     #[inline(always)]
     fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
-        let Bits { blocks, probes, .. } = bits;
+        let Bits { blocks, probes } = bits;
         let place = scale(hash, blocks.len() as u64) as usize;
         let block = blocks.get(place);
         block.is_some_and(|block| probe.hits_both(block, fold(hash), *probes as usize))
@@ -96,7 +96,7 @@ impl Task for BlockedContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Self { bits: Bits { blocks, probes, .. }, hashes, answers } = self;
+        let Self { bits: Bits { blocks, probes }, hashes, answers } = self;
         let (count, probes) = (blocks.len() as u64, *probes as usize);
         for &hash in hashes.iter().take(AHEAD) {
             prefetch_block(blocks, hash);

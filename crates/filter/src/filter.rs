@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::fuse_shape::{Shape, Tables};
+use crate::fuse_shape::Shape;
 use crate::kernel::{Chosen, Kernel, QueryFn};
 use crate::kind::FilterKind;
 use crate::{blocked, fuse, paired, ribbon, standard};
@@ -97,13 +97,11 @@ impl Filter {
             return Err(DecodeError::Damaged { what: "its tables do not fill it" });
         }
         let kernel = Chosen::best();
-        let is_fuse = header.kind == FilterKind::Fuse;
-        let tables = if is_fuse { Tables::of(&blocks) } else { Tables::default() };
         Ok(Self {
             header,
             query: query_fn(header.kind, kernel),
             kernel,
-            bits: Bits { blocks, probes: header.probes, tables },
+            bits: Bits { blocks, probes: header.probes },
         })
     }
 
@@ -134,7 +132,7 @@ impl Filter {
             FilterKind::Blocked | FilterKind::Paired => blocked::prefetch_block(blocks, hash),
             FilterKind::Standard => standard::prefetch_first(blocks, hash),
             FilterKind::Ribbon => ribbon::prefetch_first(blocks, self.header.keys, hash),
-            FilterKind::Fuse => fuse::prefetch_first(&self.bits, hash),
+            FilterKind::Fuse => fuse::prefetch_first(blocks, hash),
             FilterKind::None => (),
         }
     }

@@ -65,7 +65,7 @@
 //! Journal of Experimental Algorithmics 27), with three slots. Widths that differ by one bit, and
 //! shards of one shape, are this crate's.
 
-use crate::block::{BLOCK_BITS, Bits, Block};
+use crate::block::{BLOCK_BITS, Bits, Block, word};
 use crate::fuse_shape::{ARITY, Key, SHAPE_WORDS, SHARD_KEYS, Shape, Tables, shards};
 use crate::kernel::{Probe, Query, Task, load, prefetch};
 use crate::mix::remix;
@@ -110,7 +110,7 @@ impl SlotLookup {
     #[inline(always)]
     fn new(tables: &Tables, blocks: &[Block], hash: u64) -> Self {
         let (shard, first) = tables.first(hash);
-        let key = tables.shape.key(hash, first, tables.salt(blocks, shard));
+        let key = tables.shape.key(hash, first, word(blocks, SHAPE_WORDS + shard as usize));
         let table = tables.table(shard);
         Self {
             bits: key.slots.map(|slot| table + tables.shape.bit(slot)),
@@ -155,7 +155,7 @@ impl Query for FuseContains {
     #[inline(always)]
     fn query<P: Probe>(_: P, bits: &Bits, hash: u64) -> bool {
         let blocks = &*bits.blocks;
-        !blocks.is_empty() && SlotLookup::new(&bits.tables, blocks, hash).answer(blocks)
+        !blocks.is_empty() && SlotLookup::new(&Tables::of(blocks), blocks, hash).answer(blocks)
     }
 }
 
@@ -171,12 +171,11 @@ impl Task for FuseContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, _: P) {
-        let Self { bits: Bits { blocks, tables, .. }, hashes, answers } = self;
+        let Self { bits: Bits { blocks, .. }, hashes, answers } = self;
         if blocks.is_empty() {
             return answers.fill(false);
         }
-        // A copy, whose fields stay in registers.
-        let tables = *tables;
+        let tables = Tables::of(blocks);
         let mut lookups = [SlotLookup::default(); GROUP];
         for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
             for (&hash, lookup) in hashes.iter().zip(&mut lookups) {
@@ -200,8 +199,8 @@ pub(crate) fn contains_between(blocks: &[Block], from: u32, to: u32, hash: u64) 
 
 /// Prefetches the line of a hash's first slot.
 #[inline(always)]
-pub(crate) fn prefetch_first(bits: &Bits, hash: u64) {
-    let Bits { blocks, tables, .. } = bits;
+pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
+    let tables = Tables::of(blocks);
     let (shard, first) = tables.first(hash);
     prefetch_bit(blocks, tables.table(shard) + tables.shape.bit(first));
 }

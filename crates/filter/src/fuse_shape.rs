@@ -209,28 +209,19 @@ pub(crate) struct Tables {
     first_bit: u64,
     /// Bits of a table.
     table_bits: u64,
-    /// The salt of the first shard. A query of a filter with one shard reads nothing but slots.
-    first_salt: u64,
 }
 
 impl Tables {
     /// Those of a body.
+    #[inline(always)]
     pub(crate) fn of(blocks: &[Block]) -> Self {
-        Self { first_salt: word(blocks, SHAPE_WORDS), ..Self::new(Shape::decode(blocks)) }
+        Self::new(Shape::decode(blocks))
     }
 
+    #[inline(always)]
     pub(crate) fn new(shape: Shape) -> Self {
         let table_bits = shape.table_words() * 64;
-        Self { shape, first_bit: shape.first_word() as u64 * 64, table_bits, first_salt: 0 }
-    }
-
-    /// The salt of a shard.
-    #[inline(always)]
-    pub(crate) fn salt(&self, blocks: &[Block], shard: u64) -> u64 {
-        match self.shape.shards {
-            1 => self.first_salt,
-            _ => word(blocks, SHAPE_WORDS + shard as usize),
-        }
+        Self { shape, first_bit: shape.first_word() as u64 * 64, table_bits }
     }
 
     /// The shard of a hash, and the position of its first slot.

@@ -179,7 +179,7 @@ pub(crate) struct PairedContains;
 impl Query for PairedContains {
     #[inline(always)]
     fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
-        let Bits { blocks, probes, .. } = bits;
+        let Bits { blocks, probes } = bits;
         let primary = scale(hash, blocks.len() as u64) as usize;
         let Some(block) = blocks.get(primary) else {
             return false;

@@ -149,7 +149,7 @@ pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
 // Not inlined: it would take registers that the other kinds' queries need.
 #[inline(never)]
 pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
-    let Bits { blocks, probes, .. } = bits;
+    let Bits { blocks, probes } = bits;
     let mut sequence = ProbeSequence::new(hash);
     sequence.first_two(blocks, *probes) && sequence.others(blocks, *probes)
 }
@@ -159,7 +159,7 @@ pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
 /// all other probes are prefetched. [`IN_SECOND_STAGE`] passed queries later the other probes are
 /// tested.
 pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
-    let Bits { blocks, probes, .. } = bits;
+    let Bits { blocks, probes } = bits;
     for &hash in hashes.iter().take(AHEAD) {
         prefetch_first(blocks, hash);
     }

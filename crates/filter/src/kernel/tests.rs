@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 
 use super::*;
 use crate::block::Bits;
-use crate::fuse_shape::Tables;
 use crate::mix::{Golden, MAX_CHAIN, Scheme, position};
 use crate::plan::Part;
 use crate::{Filter, FilterKind, FilterSpec, blocked, paired};
@@ -198,7 +197,7 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
     } else {
         kernel.run(blocked::BlockedFill { part, probes, chunks: keys });
     }
-    Bits { blocks, probes, tables: Tables::default() }
+    Bits { blocks, probes }
 }
 
 /// Queries a filter with one kernel, one by one and many at once.

@@ -31,8 +31,10 @@ use trommel_base::{
     Aim, Cursor, CursorHints, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage,
 };
 
+mod order;
 mod visit;
 
+use order::{Direction, NO_HEAD, Ranked, SHOWN_BYTES, SourceHead, Tie};
 pub(crate) use visit::{HasLeaf, Offered};
 
 /// A cursor over the entries of all its sources, in order.
@@ -96,114 +98,11 @@ pub(crate) trait SkipsDeleted: CursorHints {
     fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool, Self::Error>;
 }
 
-/// What is kept of the entry that a source is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SourceHead {
-    /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with
-    /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
-    /// largest number if the source is off the end.
-    rank: u128,
-    /// The entry's sequence number.
-    pub(crate) seqno: SeqNo,
-    /// Length of the key.
-    len: u32,
-    /// The entry's kind.
-    pub(crate) kind: EntryKind,
-    /// Whether the source is on an entry.
-    live: bool,
-}
-
-impl SourceHead {
-    /// The head of an entry, for this direction.
-    #[inline]
-    fn new(head: KeyHead, direction: Direction) -> Self {
-        let KeyHead { words, len, kind, seqno } = head;
-        let rank = if direction == Direction::Forward { words } else { !words };
-        Self { rank, seqno, len, kind, live: true }
-    }
-
-    /// The first bytes of the key as a number, of a head made for this direction.
-    #[inline]
-    fn words(&self, direction: Direction) -> u128 {
-        if direction == Direction::Forward { self.rank } else { !self.rank }
-    }
-
-    /// The entry's head, of a head made for this direction.
-    #[inline]
-    fn entry(&self, direction: Direction) -> KeyHead {
-        let Self { len, kind, seqno, .. } = *self;
-        KeyHead { words: self.words(direction), len, kind, seqno }
-    }
-}
-
-/// The head of a source that is off the end.
-const NO_HEAD: SourceHead =
-    SourceHead { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
-
-/// A source in the order, with the rank of its entry.
-#[derive(Debug, Clone, Copy)]
-struct Ranked {
-    rank: u128,
-    source: usize,
-}
-
-/// Decides the order of sources.
-struct Tie<'a, C> {
-    sources: &'a [C],
-    heads: &'a [SourceHead],
-    direction: Direction,
-}
-
-impl<C: CursorHints> Tie<'_, C> {
-    /// Whether `a` comes first.
-    #[inline]
-    fn is_before(&self, a: Ranked, b: Ranked) -> bool {
-        a.rank < b.rank || a.rank == b.rank && self.decide(a.source, b.source).is_lt()
-    }
-
-    /// The order of two sources of the same rank, never equal.
-    #[inline(never)]
-    fn decide(&self, a: usize, b: usize) -> Ordering {
-        let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
-        if !(head_a.live && head_b.live) {
-            return head_b.live.cmp(&head_a.live).then(a.cmp(&b));
-        }
-        let order = if head_a.len.min(head_b.len) <= SHOWN_BYTES {
-            // What the shorter one lacks is zeros, or comes after.
-            head_a.len.cmp(&head_b.len)
-        } else {
-            let key = |i: usize| self.sources[i].internal_key().map(|internal| internal.key);
-            key(a).cmp(&key(b))
-        };
-        let order = order.then(head_b.seqno.cmp(&head_a.seqno)).then(a.cmp(&b));
-        if self.direction == Direction::Forward { order } else { order.reverse() }
-    }
-
-    /// Puts `moved` after the nearest sources, the last of whose places is `free`.
-    #[cold]
-    fn insert_far(&self, moved: Ranked, free: &mut Ranked, far: &mut [Ranked]) {
-        let passed = far.partition_point(|place| self.is_before(*place, moved));
-        let Some(last) = passed.checked_sub(1) else {
-            *free = moved;
-            return;
-        };
-        *free = far[0];
-        far.copy_within(1..passed, 0);
-        far[last] = moved;
-    }
-}
-
-/// Positions that a source is moved over one by one; beyond, the order is searched.
-const NEAR: usize = 16;
-
 /// Versions of one key that are stepped over in one source before a seek skips the rest.
 pub(crate) const STEPS_BEFORE_RESEEK: u32 = 8;
 
 /// No source.
 const NO_SOURCE: usize = usize::MAX;
-
-/// Key bytes that a head holds.
-const SHOWN_BYTES: u32 = 16;
 
 /// A fingerprint of a key: two keys with different marks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,12 +123,6 @@ impl Mark {
     pub(crate) fn is_whole(self) -> bool {
         self.len <= SHOWN_BYTES
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Forward,
-    Backward,
 }
 
 impl<C: CursorHints> MergeCursor<C>
@@ -421,23 +314,7 @@ where
         let Some(head) = heads.get(i) else { return };
         let moved = Ranked { rank: head.rank, source: i };
         let tie = Tie { sources, heads, direction: *direction };
-        let nearest = order.len().min(NEAR + 1);
-        let (near, far) = order.split_at_mut(nearest);
-        let Some((mut free, others)) = near.split_first_mut() else { return };
-        let mut is_near = false;
-        for next in others {
-            if !tie.is_before(*next, moved) {
-                is_near = true;
-                break;
-            }
-            *free = *next;
-            free = next;
-        }
-        if is_near || far.is_empty() {
-            *free = moved;
-        } else {
-            tie.insert_far(moved, free, far);
-        }
+        tie.reinsert(order, moved);
         self.update_top();
     }
 

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use super::merge::MergeLists;
 use super::source::Source;
 
-/// Most sources whose memory is kept, some 10 KiB.
+/// Most sources whose memory is kept, some 15 KiB.
 const MOST_KEPT: usize = 16;
 
 thread_local! {

@@ -1,14 +1,16 @@
 //! Keyspaces after a power failure at every boundary between two operations of the disk.
 //!
 //! The store has keys of the default keyspace that move when the first keyspace is created. Batches
-//! over three keyspaces count up, one keyspace is created, filled and dropped again and again. In
-//! each image all of them agree, and the keyspace is there with all of its entries, or before they
-//! were written, or not at all.
+//! over three keyspaces count up, in one of them by its own merge operator. Another keyspace, whose
+//! entries last for an hour, is created, filled and dropped again and again. In each image all of
+//! them agree, and the keyspace is there with all of its entries, or before they were written, or
+//! not at all.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
-use trommel::{Db, Error, KeyspaceOptions, Options, WriteBatch, WriteOptions};
+use trommel::{Db, Error, KeyspaceOptions, Merge, Options, WriteBatch, WriteOptions};
 use trommel_sim::{Policy, SimDisk};
 
 /// Rounds of a life: in each the keyspace is created, filled and dropped.
@@ -25,13 +27,26 @@ fn options(disk: Arc<SimDisk>) -> Options {
         .compaction(|c| c.table_bytes(1 << 10).base_level_bytes(4 << 10))
 }
 
+/// The options of a keyspace: `b` counts by merges, and entries of the others last for an hour.
+fn options_of(name: &str) -> KeyspaceOptions {
+    match name {
+        "b" => KeyspaceOptions::new().merge_operator(Merge::counter()),
+        _ => KeyspaceOptions::new().ttl(Duration::from_secs(3600)),
+    }
+}
+
 /// Counts in three keyspaces at once. A counter is synced in every other round.
 fn count(db: &Db, round: u64) {
     let mut batch = WriteBatch::new();
     batch.put("n", round.to_le_bytes());
     for name in ["a", "b"] {
-        let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
-        batch.keyspace(&keyspace).put("n", round.to_le_bytes()).put("filler", [7; 300]);
+        let keyspace = db.keyspace(name, options_of(name)).unwrap();
+        let mut part = batch.keyspace(&keyspace);
+        match name {
+            "b" => part.merge("n", 1_u64.to_le_bytes()),
+            _ => part.put("n", round.to_le_bytes()),
+        };
+        part.put("filler", [7; 300]);
     }
     let how = if round.is_multiple_of(2) { WriteOptions::sync() } else { WriteOptions::os() };
     db.write_with(batch, how).unwrap();
@@ -45,7 +60,7 @@ fn live(disk: &Arc<SimDisk>, rng: &mut Rng) {
     disk.mark(0);
     for round in 1..=ROUNDS {
         count(&db, round);
-        let doomed = db.keyspace("doomed", KeyspaceOptions::new()).unwrap();
+        let doomed = db.keyspace("doomed", options_of("doomed")).unwrap();
         let mut batch = WriteBatch::new();
         batch.put("filled", round.to_le_bytes());
         for nth in 0..ENTRIES {

@@ -7,11 +7,15 @@ use serde_json::Value;
 
 use crate::job::scratch;
 
-/// Binaries without lanes: they check the source, not the store.
-const NO_LANES: [&str; 1] = ["tidy"];
+/// Binaries without lanes: one checks the source, not the store; the others are the engine's.
+const NO_LANES: [&str; 3] = ["tidy", "allocations", "examples"];
 
 /// The program's tests that are lanes: `trommel stress` kills real processes.
 const OF_THE_PROGRAM: (&str, &str) = ("program", "stressing::");
+
+/// The engine's unit tests: the library that they are built from, and their name here. They are no
+/// lanes, but one may be written for a planted bug, and is run for that one.
+const UNIT_TESTS: (&str, &str) = ("trommel", "engine");
 
 /// Tests that are not lanes: processes started by lanes, and replays of a failure. They do nothing
 /// unless the environment says so, so a pass means nothing.
@@ -60,6 +64,11 @@ pub(crate) struct Test {
 }
 
 impl Test {
+    /// Whether it is a unit test, run only for the bug that it was written for.
+    pub(crate) fn is_unit_test(&self) -> bool {
+        self.binary == UNIT_TESTS.1
+    }
+
     /// Its name in documents: `crash::images::one_thread`.
     pub(crate) fn id(&self) -> String {
         format!("{}::{}", self.binary, self.name)
@@ -85,6 +94,7 @@ pub(crate) fn build(how: Build<'_>) -> Outcome<Vec<Binary>> {
             scratch("binaries")?
         }
         Build::Planted(copy) => {
+            cargo.args(["--package", UNIT_TESTS.0, "--lib"]);
             cargo.env("CARGO_TARGET_DIR", planted_target()).current_dir(copy);
             scratch("planted-binaries")?
         }
@@ -123,11 +133,15 @@ pub(crate) fn planted_target() -> PathBuf {
 fn binary_in(message: &str) -> Option<Binary> {
     let message: Value = serde_json::from_str(message).ok()?;
     let target = message.get("target")?;
-    if target.get("kind")?.get(0)?.as_str()? != "test" {
-        return None;
-    }
+    let (library, unit_tests) = UNIT_TESTS;
+    let name = match (target.get("kind")?.get(0)?.as_str()?, target.get("name")?.as_str()?) {
+        ("test", name) => name,
+        ("lib", name) if name == library => unit_tests,
+        _ => return None,
+    };
+    // Null for a library that is built for others.
     let path = message.get("executable")?.as_str()?;
-    Some(Binary { name: target.get("name")?.as_str()?.to_owned(), path: path.into() })
+    Some(Binary { name: name.to_owned(), path: path.into() })
 }
 
 /// The tests of a binary that are lanes.

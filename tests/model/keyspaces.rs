@@ -3,25 +3,32 @@
 //! Random operations on the default keyspace and a few named ones, that are created and dropped:
 //! single ones, batches with and without conditions, transactions, snapshots; with flushes,
 //! compactions, reopening and kills in between. Some keys begin with the bytes that mark keyspaces,
-//! from before there is any.
+//! from before there is any. Some keyspaces have merge operators of their own, and entries of some
+//! expire.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fastrand::Rng;
 use trommel::{
-    Compression, Db, DbCursor, Error, Keyspace, KeyspaceOptions, KeyspaceSnapshot, Options, Prefix,
-    Range, RepairOptions, Snapshot, WriteBatch,
+    Compression, Db, DbCursor, Error, Keyspace, KeyspaceOptions, KeyspaceSnapshot, Merge,
+    MergeOperator, Options, Prefix, Range, RepairOptions, Snapshot, WriteBatch,
 };
-use trommel_sim::{Policy, SimDisk};
+use trommel_sim::{Policy, SimDisk, WallClock};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{cases, first_seed};
 
 /// Sequences of operations: a quarter of them in the project's CI.
 const SEQUENCES: u64 = 320;
 const STEPS: u32 = 300;
-const NAMES: [&str; 4] = ["a", "b", "users", "\u{e4}\u{f6}"];
+const NAMES: [&str; 5] = ["a", "b", "users", "hours", "\u{e4}\u{f6}"];
+/// The clock moves by this much at once. No multiple of it is within a few seconds of a `ttl`, so
+/// it is known what has expired.
+const TICK: u64 = 40;
+/// Bytes of a merged value that are kept.
+const KEPT: usize = 40;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
@@ -29,11 +36,28 @@ type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// The keyspaces of a moment; the default one has the empty name.
 type State = BTreeMap<&'static str, Map>;
 
-fn options(disk: &Arc<SimDisk>, seed: u64) -> Options {
+/// Whether entries of some keyspaces expire.
+fn expire(seed: u64) -> bool {
+    seed % 2 == 1
+}
+
+/// How many seconds entries of a keyspace last.
+fn ttl(name: &str, seed: u64) -> Option<u64> {
+    let ttl = match name {
+        "" if seed % 4 == 1 => 150,
+        "hours" => 100,
+        "b" => 60,
+        _ => return None,
+    };
+    expire(seed).then_some(ttl)
+}
+
+fn options(disk: &Arc<SimDisk>, clock: &WallClock, seed: u64) -> Options {
     let options = Options::default()
-        .vfs(Arc::<SimDisk>::clone(disk))
+        .vfs(clock.over(Arc::<SimDisk>::clone(disk)))
         .background_threads(0)
-        .writes(|w| w.write_buffer_bytes(4 << 10))
+        .writes(|w| w.write_buffer_bytes(4 << 10).merge_operator(operator("")))
+        .writes(|w| w.ttl(ttl("", seed).map(Duration::from_secs)))
         .compaction(|c| c.table_bytes(2 << 10).base_level_bytes(8 << 10));
     match seed % 3 {
         0 => options,
@@ -42,8 +66,38 @@ fn options(disk: &Arc<SimDisk>, seed: u64) -> Options {
     }
 }
 
-fn keyspace_options(rng: &mut Rng) -> KeyspaceOptions {
-    let mut options = KeyspaceOptions::new();
+/// The merge operator of a keyspace. That of the default one is the store's, which `b` and `hours`
+/// share.
+fn operator(name: &str) -> Arc<dyn MergeOperator> {
+    match name {
+        "users" => Merge::max(),
+        "a" => Merge::associative("last", |_, so_far, next| {
+            let all = [so_far, next].concat();
+            Ok(all[all.len().saturating_sub(KEPT)..].to_vec())
+        }),
+        _ => Merge::associative("first", |_, so_far, next| {
+            let all = [so_far, next].concat();
+            Ok(all[..all.len().min(KEPT)].to_vec())
+        }),
+    }
+}
+
+/// What a merge makes of a value.
+fn merged(name: &str, existing: Option<&Vec<u8>>, operand: &[u8]) -> Vec<u8> {
+    let Some(existing) = existing else { return operand.to_vec() };
+    let all = [existing, operand].concat();
+    match name {
+        "users" => existing.as_slice().max(operand).to_vec(),
+        "a" => all[all.len().saturating_sub(KEPT)..].to_vec(),
+        _ => all[..all.len().min(KEPT)].to_vec(),
+    }
+}
+
+fn keyspace_options(name: &str, seed: u64, rng: &mut Rng) -> KeyspaceOptions {
+    let mut options = KeyspaceOptions::new().ttl(ttl(name, seed).map(Duration::from_secs));
+    if !matches!(name, "b" | "hours") {
+        options = options.merge_operator(operator(name));
+    }
     if rng.bool() {
         options = options.filters("ribbon:8".parse().unwrap());
     }
@@ -188,24 +242,50 @@ fn compare(view: &View<'_>, model: &Map, rng: &mut Rng) {
     assert_eq!(visited, expected, "{within:?}");
 }
 
+/// Removes what has expired, except from the keyspaces that are `dropped`: nothing of these expires
+/// any more. The value of an entry begins with the time of its write.
+fn expire_in(state: &mut State, dropped: &BTreeSet<&'static str>, seed: u64, now: u64) {
+    for (name, map) in state.iter_mut().filter(|(name, _)| !dropped.contains(*name)) {
+        let Some(ttl) = ttl(name, seed) else { continue };
+        map.retain(|_, value| {
+            let time = value.first_chunk().map_or(0, |time| u64::from_le_bytes(*time));
+            now - time < ttl * 1000
+        });
+    }
+}
+
+/// What was taken of a store at a moment.
+struct Taken {
+    snapshot: Snapshot,
+    open: BTreeMap<&'static str, Keyspace>,
+    model: State,
+    /// The keyspaces that were dropped since.
+    dropped: BTreeSet<&'static str>,
+}
+
 /// A store, its model, and what is open.
 struct World {
     disk: Arc<SimDisk>,
+    clock: WallClock,
     seed: u64,
     db: Db,
     open: BTreeMap<&'static str, Keyspace>,
     dropped: Vec<Keyspace>,
     model: State,
-    snapshots: Vec<(Snapshot, BTreeMap<&'static str, Keyspace>, State)>,
+    snapshots: Vec<Taken>,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let disk = Arc::new(SimDisk::new());
-        let db = Db::open("db", options(&disk, seed)).unwrap();
+        let clock = WallClock::default();
+        let db = Db::open("db", options(&disk, &clock, seed)).unwrap();
+        // Snapshots of before the first keyspace expire keys with the marker as if they were its.
+        let first = || db.keyspace("1", KeyspaceOptions::new()).and_then(|_| db.drop_keyspace("1"));
+        assert!(!expire(seed) || first().unwrap());
         let model = State::from([("", Map::new())]);
         let (open, dropped, snapshots) = Default::default();
-        Self { disk, seed, db, open, dropped, model, snapshots }
+        Self { disk, clock, seed, db, open, dropped, model, snapshots }
     }
 
     fn view(&self, name: &str) -> View<'_> {
@@ -218,14 +298,15 @@ impl World {
     }
 
     fn write_one(&mut self, rng: &mut Rng) {
-        let (name, key, value) = (self.any(rng), key(rng), value(rng));
-        let (action, range) = (rng.u8(..8), range(rng));
+        let (name, key, value) = (self.any(rng), key(rng), self.value(rng));
+        let (action, range) = (self.action(name, rng), range(rng));
         let map = self.model.get_mut(name).unwrap();
         let is_absent = !map.contains_key(&key);
         match action {
             0 => map.retain(|key, _| !holds(&range, key)),
             1 | 2 => _ = map.remove(&key),
             3 if !is_absent => {}
+            4 | 5 => _ = map.insert(key.clone(), merged(name, map.get(&key), &value)),
             _ => _ = map.insert(key.clone(), value.clone()),
         }
         let db = &self.db;
@@ -238,6 +319,8 @@ impl World {
             (Some(keyspace), 3) => {
                 assert_eq!(keyspace.insert_if_absent(&key, &value).unwrap(), is_absent);
             }
+            (None, 4 | 5) => _ = db.merge(&key, &value).unwrap(),
+            (Some(keyspace), 4 | 5) => _ = keyspace.merge(&key, &value).unwrap(),
             (None, _) => _ = db.put(&key, &value).unwrap(),
             (Some(keyspace), _) => _ = keyspace.put(&key, &value).unwrap(),
         }
@@ -247,13 +330,14 @@ impl World {
     fn write_batch(&mut self, rng: &mut Rng) {
         let (mut batch, mut after, mut holds_all) = (WriteBatch::new(), self.model.clone(), true);
         for _ in 0..rng.u8(1..6) {
-            let (name, key, value) = (self.any(rng), key(rng), value(rng));
-            let (action, range) = (rng.u8(..8), range(rng));
+            let (name, key, value) = (self.any(rng), key(rng), self.value(rng));
+            let (action, range) = (self.action(name, rng), range(rng));
             let map = after.get_mut(name).unwrap();
             match action {
                 0 => map.retain(|key, _| !holds(&range, key)),
                 1 | 2 => _ = map.remove(&key),
                 3 => holds_all &= !self.model[name].contains_key(&key),
+                4 => _ = map.insert(key.clone(), merged(name, map.get(&key), &value)),
                 _ => _ = map.insert(key.clone(), value.clone()),
             }
             match self.open.get(name) {
@@ -261,6 +345,7 @@ impl World {
                     0 => batch.delete_range(range),
                     1 | 2 => batch.delete(key),
                     3 => batch.expect_absent(key),
+                    4 => batch.merge(key, value),
                     _ => batch.put(key, value),
                 },
                 Some(keyspace) => {
@@ -269,6 +354,7 @@ impl World {
                         0 => part.delete_range(range),
                         1 | 2 => part.delete(key),
                         3 => part.expect_absent(key),
+                        4 => part.merge(key, value),
                         _ => part.put(key, value),
                     };
                     continue;
@@ -291,8 +377,8 @@ impl World {
     fn transact(&mut self, rng: &mut Rng) {
         let (tx, mut after) = (self.db.begin(), self.model.clone());
         for _ in 0..rng.u8(1..8) {
-            let (name, key, value) = (self.any(rng), key(rng), value(rng));
-            let (action, range) = (rng.u8(..8), range(rng));
+            let (name, key, value) = (self.any(rng), key(rng), self.value(rng));
+            let (action, range) = (self.action(name, rng), range(rng));
             let map = after.get_mut(name).unwrap();
             let part = self.open.get(name).map(|keyspace| tx.keyspace(keyspace).unwrap());
             match (part, action) {
@@ -308,6 +394,8 @@ impl World {
                 }
                 (None, 3) => assert_eq!(entries(tx.iter()), *map),
                 (Some(part), 3) => assert_eq!(entries(part.iter().rev()), *map),
+                (None, 4) => tx.merge(&key, &value).unwrap(),
+                (Some(part), 4) => part.merge(&key, &value).unwrap(),
                 (None, _) => tx.put(&key, &value).unwrap(),
                 (Some(part), _) => part.put(&key, &value).unwrap(),
             }
@@ -315,6 +403,7 @@ impl World {
                 0 => map.retain(|key, _| !holds(&range, key)),
                 1 => _ = map.remove(&key),
                 2 | 3 => {}
+                4 => _ = map.insert(key.clone(), merged(name, map.get(&key), &value)),
                 _ => _ = map.insert(key, value),
             }
         }
@@ -326,7 +415,7 @@ impl World {
 
     fn create(&mut self, rng: &mut Rng) {
         let name = NAMES[rng.usize(..NAMES.len())];
-        let keyspace = self.db.keyspace(name, keyspace_options(rng)).unwrap();
+        let keyspace = self.db.keyspace(name, keyspace_options(name, self.seed, rng)).unwrap();
         self.model.entry(name).or_default();
         self.open.entry(name).or_insert(keyspace);
     }
@@ -334,7 +423,11 @@ impl World {
     fn drop_one(&mut self, rng: &mut Rng) {
         let name = NAMES[rng.usize(..NAMES.len())];
         assert_eq!(self.db.drop_keyspace(name).unwrap(), self.model.remove(name).is_some());
-        self.dropped.extend(self.open.remove(name));
+        if let Some(dropped) = self.open.remove(name) {
+            self.dropped.push(dropped);
+            let has_it = |taken: &&mut Taken| taken.open.contains_key(name);
+            self.snapshots.iter_mut().filter(has_it).for_each(|t| _ = t.dropped.insert(name));
+        }
     }
 
     fn check_dropped(&self) {
@@ -351,7 +444,8 @@ impl World {
 
     fn snapshot(&mut self, rng: &mut Rng) {
         if rng.bool() && !self.snapshots.is_empty() {
-            let (snapshot, open, model) = self.snapshots.remove(rng.usize(..self.snapshots.len()));
+            let taken = self.snapshots.remove(rng.usize(..self.snapshots.len()));
+            let Taken { snapshot, open, model, .. } = taken;
             compare(&View::Snapshot(&snapshot), &model[""], rng);
             for (name, keyspace) in &open {
                 let moment = View::Moment(snapshot.keyspace(keyspace).unwrap());
@@ -359,7 +453,9 @@ impl World {
             }
             return;
         }
-        self.snapshots.push((self.db.snapshot(), self.open.clone(), self.model.clone()));
+        let (snapshot, open) = (self.db.snapshot(), self.open.clone());
+        let (model, dropped) = (self.model.clone(), BTreeSet::new());
+        self.snapshots.push(Taken { snapshot, open, model, dropped });
     }
 
     /// Closes the store, or kills it, and opens it again; sometimes its repaired copy.
@@ -370,23 +466,62 @@ impl World {
         if rng.bool() {
             self.disk = Arc::new(self.disk.crash(Policy::EVERYTHING, 0).disk());
         }
-        let closed =
-            std::mem::replace(&mut self.db, Db::open("other", options(&self.disk, 0)).unwrap());
+        let closed = std::mem::replace(
+            &mut self.db,
+            Db::open("other", options(&self.disk, &self.clock, 0)).unwrap(),
+        );
         drop(closed);
-        if rng.u8(..4) == 0 {
-            let (options, how) = (options(&self.disk, self.seed), RepairOptions::default());
+        // A repaired store counts all that is left as written now.
+        if rng.u8(..4) == 0 && !expire(self.seed) {
+            let (options, how) =
+                (options(&self.disk, &self.clock, self.seed), RepairOptions::default());
             Db::repair("db", "repaired", options.clone(), how).unwrap();
             Db::destroy("db", &options).unwrap();
             Db::open("repaired", options.clone()).unwrap().checkpoint("db").unwrap();
             Db::destroy("repaired", &options).unwrap();
         }
-        self.db = Db::open("db", options(&self.disk, self.seed)).unwrap();
-        Db::destroy("other", &options(&self.disk, 0)).unwrap();
+        self.db = Db::open("db", options(&self.disk, &self.clock, self.seed)).unwrap();
+        Db::destroy("other", &options(&self.disk, &self.clock, 0)).unwrap();
         let names: Vec<&str> = self.model.keys().copied().filter(|name| !name.is_empty()).collect();
         assert_eq!(self.db.list_keyspaces().unwrap(), names);
-        for name in names {
-            self.open.insert(name, self.db.open_keyspace(name).unwrap().unwrap());
+        if rng.bool() {
+            // Operands of keyspaces that are not opened with their operators stay.
+            self.db.flush().unwrap();
+            self.db.compact_all().unwrap();
         }
+        for name in names {
+            let keyspace = match matches!(name, "a" | "\u{e4}\u{f6}") || rng.bool() {
+                true => self.db.keyspace(name, keyspace_options(name, self.seed, rng)),
+                false => self.db.open_keyspace(name).map(Option::unwrap),
+            };
+            self.open.insert(name, keyspace.unwrap());
+        }
+    }
+
+    /// Time passes.
+    fn tick(&mut self, rng: &mut Rng) {
+        self.clock.advance(Duration::from_secs(TICK * rng.u64(1..3)));
+        let now = self.clock.millis();
+        expire_in(&mut self.model, &BTreeSet::new(), self.seed, now);
+        for taken in &mut self.snapshots {
+            expire_in(&mut taken.model, &taken.dropped, self.seed, now);
+        }
+    }
+
+    /// What to do with a key. Merges would have several times.
+    fn action(&self, name: &str, rng: &mut Rng) -> u8 {
+        match rng.u8(..8) {
+            4 | 5 if ttl(name, self.seed).is_some() => 6,
+            action => action,
+        }
+    }
+
+    fn value(&self, rng: &mut Rng) -> Vec<u8> {
+        let random = rng.u32(..).to_le_bytes().repeat(rng.usize(1..12));
+        if expire(self.seed) {
+            return [&self.clock.millis().to_le_bytes()[..], &random].concat();
+        }
+        random
     }
 
     fn step(&mut self, rng: &mut Rng) {
@@ -408,16 +543,13 @@ impl World {
             }
             57 => self.reopen(rng),
             58 => self.check_dropped(),
+            59 | 60 => self.tick(rng),
             _ => {
                 let name = self.any(rng);
                 compare(&self.view(name), &self.model[name], rng);
             }
         }
     }
-}
-
-fn value(rng: &mut Rng) -> Vec<u8> {
-    rng.u32(..).to_le_bytes().repeat(rng.usize(1..12))
 }
 
 #[test]

@@ -313,3 +313,29 @@ fn a_load_lasts_as_long_as_a_write_of_its_time() {
     clock.advance(Duration::from_secs(4));
     assert_eq!(db.get("loaded").unwrap(), None);
 }
+
+/// Regression: a load that went on after its store was closed created tables in a directory that
+/// was another owner's by then, with file numbers that this one gave out, too: its flush failed.
+#[test]
+fn a_load_that_outlives_its_store_creates_nothing() {
+    let vfs = MemoryVfs::new();
+    let files = || vfs.list(Path::new("db")).unwrap().len();
+    let (first, mut next) = (Db::open("db", small(vfs.clone())).unwrap(), None);
+    let late = (0..5000).map(|nth| {
+        let (_, files_before) = next.get_or_insert_with(|| {
+            first.clone().close().unwrap();
+            let db = Db::open("db", small(vfs.clone())).unwrap();
+            (db, files())
+        });
+        assert_eq!(files(), *files_before, "entry {nth}");
+        Ok((format!("{nth:05}"), "late"))
+    });
+    let failed = first.load_sorted(late);
+    let (db, _) = next.expect("it is open");
+    for nth in 0..5 {
+        db.put("own", [nth]).unwrap();
+        db.flush().unwrap();
+    }
+    assert!(matches!(failed, Err(Error::Closed)), "{failed:?}");
+    assert_eq!(entries(&db).len(), 1);
+}

@@ -8,12 +8,16 @@ use std::thread;
 use std::time::Duration;
 
 use trommel::vfs::Vfs;
-use trommel::{Compression, Db, Error, Merge, MergeOperator, Options};
+use trommel::{
+    CompactionContext, CompactionFilter, Compression, Db, Error, FilterDecision, Merge,
+    MergeOperator, Options,
+};
 use trommel_sim::{MemoryVfs, WallClock};
 
 use crate::iterators::Model;
 use crate::keys::Bytes;
 use crate::rng::Rng;
+use crate::threads::in_time;
 
 /// Most bytes of a merged value.
 const KEPT: usize = 300;
@@ -238,3 +242,95 @@ fn operands_count_once_beside_compactions() {
 
 /// Merges into each key.
 const ROUNDS: u64 = 40;
+
+/// Entries, and keys, in tables.
+fn in_tables(db: &Db) -> (u64, u64) {
+    let levels = db.stats().levels;
+    levels
+        .iter()
+        .fold((0, 0), |(entries, keys), level| (entries + level.entries, keys + level.keys))
+}
+
+/// Regression: from its first operand on, a store reclaimed what newer versions hide only when a
+/// level was full, wherever it was.
+#[test]
+fn hidden_versions_are_reclaimed_in_a_store_with_an_operator() {
+    let options = small(&memory(), Merge::counter()).background_threads(1);
+    let db = Db::open("db", options).unwrap();
+    db.merge("counter", one()).unwrap();
+    let fill = |value: &str| {
+        (0..100).for_each(|nth| _ = db.put(format!("{nth:03}"), value).unwrap());
+    };
+    fill("old");
+    let snapshot = db.snapshot();
+    fill("new");
+    db.compact_all().unwrap();
+    assert_eq!(in_tables(&db), (201, 101), "the snapshot needs both");
+    drop(snapshot);
+    db.wait_idle().unwrap();
+    assert_eq!(in_tables(&db), (101, 101));
+}
+
+/// Operands that cannot be merged are no reason to rewrite their table again and again.
+#[test]
+fn tables_of_operands_are_not_rewritten_for_ever() {
+    let never = Merge::associative("never", |_, _, _| Err("not today".to_owned()));
+    let options = small(&memory(), never).background_threads(1);
+    in_time(move || {
+        let db = Db::open("db", options).unwrap();
+        for round in [[1], [2]] {
+            (0..100).for_each(|nth| _ = db.merge(format!("{nth:03}"), round).unwrap());
+        }
+        db.compact_all().unwrap();
+        db.wait_idle().unwrap();
+        assert_eq!(in_tables(&db), (200, 100));
+        let before = db.stats().background.compactions;
+        drop(db.snapshot());
+        db.wait_idle().unwrap();
+        assert_eq!(db.stats().background.compactions, before, "nothing is left to do");
+    });
+}
+
+/// Removes the value "base".
+#[derive(Debug)]
+struct NoBase;
+
+impl CompactionFilter for NoBase {
+    fn name(&self) -> &'static str {
+        "no base"
+    }
+
+    fn filter(&self, _: &CompactionContext, _: &[u8], value: &[u8]) -> FilterDecision {
+        if value == b"base" { FilterDecision::Remove } else { FilterDecision::Keep }
+    }
+}
+
+/// Regression: a compaction filter was asked about a value that no reader saw, as newer operands
+/// applied to it, and what it removed was missing below these.
+#[test]
+fn a_compaction_filter_removes_no_value_below_operands() {
+    let vfs = memory();
+    let options = || {
+        let options = small(&vfs, Arc::new(Append { has_partial: true }));
+        options.compaction(|c| c.l0_trigger(1).auto_compaction(false))
+    };
+    let db = Db::open("db", options()).unwrap();
+    for key in ["a", "k", "l", "z"] {
+        db.put(key, "base").unwrap();
+    }
+    db.compact_all().unwrap();
+    db.close().unwrap();
+    let filtered = options().compaction(|c| c.compaction_filter(Arc::new(NoBase)));
+    let db = Db::open("db", filtered).unwrap();
+    db.put("a", "new").unwrap();
+    db.put("z", "new").unwrap();
+    db.flush().unwrap();
+    // In memory, while the value is compacted.
+    db.merge("k", "+1").unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(true))).unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(db.get("l").unwrap(), None, "the filter was called");
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"base+1"[..]));
+    db.compact_all().unwrap();
+    assert_eq!(db.get("k").unwrap().as_deref(), Some(&b"base+1"[..]));
+}

@@ -245,7 +245,7 @@ fn where_the_policy_is_unknown_tables_answer_maybe_until_it_is_back() {
         assert_eq!(report.levels[0].counts.negatives, 0, "{report}");
         let unusable = db.stats().filters.unusable;
         assert_eq!(unusable.len(), 1, "once");
-        let why = "it was made by the policy \"prints\", which is not here";
+        let why = "it was made by the policy \"prints\", which this program does not have";
         assert_eq!(unusable[0].1, why);
         assert_eq!(db.verify().unwrap().foreign_filters, 1);
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 7] = [
+const FILES: [&str; 11] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -20,6 +20,10 @@ const FILES: [&str; 7] = [
     "expiry.toml",
     "transactions.toml",
     "tables.toml",
+    "memtable.toml",
+    "keyspaces.toml",
+    "merges.toml",
+    "following.toml",
 ];
 
 /// What a replacement calls to learn whether a bug is the active one.

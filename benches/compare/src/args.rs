@@ -120,7 +120,7 @@ impl Args {
     /// The stores of the main measurement.
     pub(crate) fn contenders(&self) -> Vec<&'static Contender> {
         let is_wanted = |contender: &&Contender| match self.stores.is_empty() {
-            true => contender.usual,
+            true => contender.is_usual(),
             false => self.is_chosen(contender),
         };
         stores::ALL.iter().filter(is_wanted).collect()
@@ -129,8 +129,11 @@ impl Args {
     /// The stores of a study: of its own, those that are selected, if any are.
     pub(crate) fn contenders_of(&self, study: &Study) -> Vec<&'static Contender> {
         let is_wanted = |contender: &&Contender| {
-            study.stores.contains(&contender.name)
-                && (self.stores.is_empty() || self.is_chosen(contender))
+            let is_chosen = match self.stores.is_empty() {
+                true => contender.absent().is_none(),
+                false => self.is_chosen(contender),
+            };
+            study.stores.contains(&contender.name) && is_chosen
         };
         stores::ALL.iter().filter(is_wanted).collect()
     }
@@ -176,7 +179,7 @@ mod tests {
         assert_eq!(names(&["--stores", "lmdb*"]), ["lmdb", "lmdb-best", "lmdb-writemap"]);
         assert_eq!(
             names(&[]).len(),
-            stores::ALL.iter().filter(|contender| contender.usual).count()
+            stores::ALL.iter().filter(|contender| contender.is_usual()).count()
         );
         let error = Args::try_parse_from(["trommel-compare", "--stores", "sled"]).unwrap_err();
         assert!(error.to_string().contains("there are trommel, rocksdb-best"), "{error}");

@@ -11,7 +11,7 @@
 //! user filters: policy "runs of order numbers, v1", 0 failures
 //!
 //! without the policy the same lookups read 17700 blocks more, since a filter
-//! it was made by the policy "runs of order numbers, v1", which is not here
+//! it was made by the policy "runs of order numbers, v1", which this program does not have
 //! ```
 //!
 //! The policy chooses for each table before it is written. Tables written by compactions get the

@@ -57,7 +57,10 @@ pub enum FilterDecision {
 /// a compaction reads it, which may be soon, much later, or never.
 /// [`Db::compact_range`](crate::Db::compact_range) reads every entry of its range. A newer version
 /// of the key may be elsewhere, and an entry may be passed to the filter any number of times, so
-/// the decision should follow from key and value alone. Flushes, moves of whole tables and
+/// the decision should follow from key and value alone. A value that merge operands apply to stays,
+/// whatever the decision, if one of them was written before the decision. Operands written after
+/// it, even while the compaction still runs, apply to what it left once the compaction has ended:
+/// to no value after [`FilterDecision::Remove`]. Flushes, moves of whole tables and
 /// [`Db::repair`](crate::Db::repair) do not call it.
 ///
 /// ```

@@ -62,17 +62,17 @@ impl fmt::Display for Remedy {
         f.write_str(match self {
             Self::RestoreOrRepair => "restore the store from a backup, or trommel repair it",
             Self::RestoreOrSalvage => {
-                "restore the store from a backup, or trommel repair it, which keeps what stands \
+                "restore the store from a backup, or trommel repair it, which keeps everything \
                  before the damage"
             }
-            Self::Compact => "nothing is lost; trommel rebuild-filters (or compact) writes it anew",
-            Self::Remove => "nothing is lost; remove what stands in its place",
+            Self::Compact => "nothing is lost; trommel rebuild-filters (or compact) rewrites it",
+            Self::Remove => "nothing is lost; remove the file or directory in its place",
             Self::Upgrade => "use the newer version of trommel that wrote it",
             Self::AllowReading => "let this user read it, and try again",
             Self::RepairAgain => "remove this directory, and repair the damaged store again",
             Self::Reopen => {
-                "no data is lost; the next command that writes records its options anew: give those \
-                 that the store is to have"
+                "no data is lost; the next command that writes records its options again: give those \
+                 that the store should have"
             }
         })
     }

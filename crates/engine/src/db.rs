@@ -23,6 +23,7 @@ use crate::lookup_trace::LookupTrace;
 use crate::names;
 use crate::options::Degraded;
 use crate::options::{Options, WriteOptions};
+use crate::read::Explanation;
 use crate::rebuild::{FilterRebuildPlan, RebuildOptions};
 use crate::rebuild_queue::FilterRebuildReport;
 use crate::recovery_report::RecoveryReport;
@@ -1239,6 +1240,28 @@ impl Db {
     /// ```
     pub fn filter_report(&self) -> FilterReport {
         self.engine().filter_report()
+    }
+
+    /// Looks up `key`, and returns what that took: the memtables and tables that were reached, the
+    /// verdict of each filter beside its expected rate, the blocks that were read or found in the
+    /// cache, and the time of each step. Counts in no statistics.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let explanation = db.explain("a")?;
+    /// for step in &explanation.steps {
+    ///     println!("{:?}: {:?} in {:?}", step.place, step.outcome, step.time);
+    /// }
+    /// assert_eq!(explanation.value_bytes, Some(1));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.engine().explain_in(Part::Default, key.as_ref())
     }
 
     /// [`Db::stats`] and the filters of [`Db::filter_report`] as OpenMetrics text, for Prometheus

@@ -147,13 +147,17 @@ pub enum Error {
     /// The merge operands of a key cannot be applied, or no operand can be written: the merge
     /// operator failed, or the store was opened without one.
     Merge(Box<MergeFailure>),
-    /// The store holds operands of another merge operator. Nothing was changed.
+    /// The store, or a keyspace, holds operands of another merge operator, or may. Nothing was
+    /// changed.
     OtherMergeOperator {
         /// The store's directory.
         dir: PathBuf,
+        /// The name of the keyspace, if it is one that has an operator of its own, or was to have.
+        keyspace: Option<String>,
         /// The name of the operator whose operands it holds.
         recorded: String,
-        /// The name of the operator that it was to be opened with.
+        /// The name of the operator that it was to be opened with; empty for a keyspace that was
+        /// to be opened without its operator.
         given: String,
     },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
@@ -302,20 +306,20 @@ fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("log") => {
             "restore the store from a backup, or trommel repair it into a new one; or open it with \
-             the option salvage (trommel flush --salvage), which keeps what stands before the damage \
+             the option salvage (trommel flush --salvage), which keeps everything before the damage \
              and reports what it drops"
         }
         Some("flt") => {
-            "nothing is lost: the table answers without it; trommel rebuild-filters writes it anew"
+            "nothing is lost: the table answers without it; trommel rebuild-filters rewrites it"
         }
         Some("sst") => {
-            "restore the store from a backup, or trommel repair it; what lies elsewhere can still be \
-             read, with --degraded if it does not open"
+            "restore the store from a backup, or trommel repair it; all other data can still be \
+             read, with --degraded if the store does not open"
         }
         _ if is_manifest(file) => {
             "restore the store from a backup, or trommel repair it, which finds what it can without"
         }
-        _ => "make it anew, or take an older one",
+        _ => "write it again, or use an older one",
     }
 }
 
@@ -380,16 +384,30 @@ fn write_replaced(f: &mut fmt::Formatter<'_>, dir: &Path, what: &str) -> fmt::Re
 
 fn write_other_operator(
     f: &mut fmt::Formatter<'_>,
-    dir: &Path,
+    (dir, keyspace): (&Path, Option<&String>),
     recorded: &str,
     given: &str,
 ) -> fmt::Result {
-    write!(
-        f,
-        "{} holds operands of the merge operator {recorded:?}, and was to be opened with \
-         {given:?}: open it with the former, or without one",
-        dir.display()
-    )
+    let dir = dir.display();
+    match keyspace {
+        None => write!(
+            f,
+            "{dir} holds operands of the merge operator {recorded:?}, and was to be opened with \
+             {given:?}: open it with the former, or without one"
+        ),
+        Some(name) if given.is_empty() => write!(
+            f,
+            "the keyspace \"{name}\" of {dir} has the merge operator {recorded:?}, and was to be \
+             opened without it: give it in KeyspaceOptions::merge_operator, or use \
+             Db::open_keyspace, with which only merged keys cannot be read"
+        ),
+        Some(name) => write!(
+            f,
+            "the keyspace \"{name}\" of {dir} may hold operands of the merge operator \
+             {recorded:?}, and was to be opened with {given:?}: open it with the former, or copy \
+             its entries to a new keyspace"
+        ),
+    }
 }
 
 fn write_unsorted(f: &mut fmt::Formatter<'_>, position: u64) -> fmt::Result {
@@ -452,8 +470,8 @@ impl fmt::Display for Error {
                 "the keyspace \"{name}\" was dropped: Db::keyspace makes a new one of this name"
             ),
             Self::Merge(failure) => failure.fmt(f),
-            Self::OtherMergeOperator { dir, recorded, given } => {
-                write_other_operator(f, dir, recorded, given)
+            Self::OtherMergeOperator { dir, keyspace, recorded, given } => {
+                write_other_operator(f, (dir, keyspace.as_ref()), recorded, given)
             }
             Self::Internal { what } => {
                 write!(

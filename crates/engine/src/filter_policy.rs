@@ -5,6 +5,7 @@
 //! that holds data, and never L0.
 
 mod budget;
+mod presets;
 mod typed;
 
 use std::fmt;
@@ -69,6 +70,9 @@ impl fmt::Display for Levels {
 /// assert_eq!(policy.for_level(6, true).to_string(), "none");
 /// let everywhere: trommel::FilterPolicy = "paired:23.4".parse()?;
 /// assert_eq!(everywhere.for_level(3, true).to_string(), "paired:23.4");
+/// // As in another store, except that the last level has none.
+/// let pebble: trommel::FilterPolicy = "pebble.Progressive,last=none".parse()?;
+/// assert_eq!(pebble.for_level(4, false).to_string(), "blocked:14");
 /// // Ten bits per key on average, with more of them on the upper levels.
 /// let budget: trommel::FilterPolicy = "budget=10/key".parse()?;
 /// assert_eq!(budget.budget_bytes(1_000_000), Some(1_250_000));
@@ -172,8 +176,11 @@ impl FromStr for FilterPolicy {
     }
 }
 
-/// Parses one entry: a rule, or RocksDB's ribbon with its first level.
+/// Parses one entry: a rule, a preset, or RocksDB's ribbon with its first level.
 fn parse_rules(part: &str) -> Result<Vec<LevelRule>, String> {
+    if let Some(rules) = presets::rules_of(part)? {
+        return rules.split(',').map(parse_rule).collect();
+    }
     match ribbon_from_level(part)? {
         Some(rules) => Ok(rules),
         None => Ok(vec![parse_rule(part)?]),

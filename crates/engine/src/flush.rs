@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::expiry::TimeMarks;
 use crate::files::log_path;
-use crate::folding::{Folding, Kept};
+use crate::folding::{Folding, FoldingOperators, Kept};
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
@@ -79,7 +79,7 @@ impl Engine {
         let mut set = ranges.as_ref().map_or_else(RangeSet::default, |loaded| loaded.set.clone());
         let newest_range = set.newest();
         // As the manifest states it: what is dropped must have expired at the next open, too.
-        set.expire_before(self.version().time_marks.horizon());
+        set.expire(self.version().ranges.horizons());
         let mut rule = DropRule::new(self.snapshots.live(), &set);
         outputs.judged_by(&rule);
         let mut folding = self.folding();
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// What folds the operands of a flush or compaction.
-    pub(crate) fn folding(&self) -> Folding {
+    pub(crate) fn folding(&self) -> Folding<'_> {
         let expiry = &self.snapshots.expiry;
         let marks = match expiry.is_on() {
             true => expiry.marks(|| self.snapshots.visible()),
@@ -112,8 +112,12 @@ impl Engine {
         // While a store with a catalog is opened, it is not known yet which keys have a header, and
         // an operator is passed keys without.
         let is_unknown = default == Space::Plain && self.version().catalog_salt.is_some();
-        let operator = self.options.load().writes.merge_operator.clone().filter(|_| !is_unknown);
-        Folding::new(operator.map(|operator| operator.for_store(default)), marks)
+        if is_unknown {
+            return Folding::new(FoldingOperators::NONE, marks);
+        }
+        let of_store = self.options.load().writes.merge_operator.clone();
+        let keyspaces = (default != Space::Plain).then_some(&self.options.keyspaces);
+        Folding::new(FoldingOperators { of_store, keyspaces }, marks)
     }
 
     /// The range tombstones of `frozen` that readers need.

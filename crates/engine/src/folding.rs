@@ -8,7 +8,8 @@
 //!    expired; or, for the oldest readers, that nothing older is outside the merge.
 //! 2. Otherwise a partial merge makes one operand of them, if the operator can.
 //! 3. Operands that cannot be merged are kept as they are, with what is below them: the operator
-//!    failed, the store was opened without one, or they are too large to be collected.
+//!    failed, the store or the keyspace was opened without one, or they are too large to be
+//!    collected.
 //!
 //! The result has the sequence number of the newest operand. Where entries expire, operands of
 //! different time marks are not folded, so that each operand expires by its own time.
@@ -24,7 +25,9 @@ use trommel_base::{EntryKind, EntryRef, SeqNo};
 use crate::compaction::merge::{DropRule, EntryFate};
 use crate::error::Result;
 use crate::expiry::TimeMarks;
+use crate::keyspaces::{Keyspaces, OwnOperator};
 use crate::merge_operator::UserMergeOperator;
+use crate::space::{HEADER_BYTES, id_of};
 
 /// Operands of one key are merged when there are this many, or so many bytes of them.
 const PARTIAL_OPERANDS: usize = 1024;
@@ -42,9 +45,39 @@ pub(crate) trait Kept {
     fn has_older(&mut self, key: &[u8]) -> bool;
 }
 
+/// The merge operators of a store, for the physical keys of one flush or compaction.
+pub(crate) struct FoldingOperators<'a> {
+    /// That of the store, if it has one.
+    pub(crate) of_store: Option<UserMergeOperator>,
+    /// The keyspaces, if keys have headers.
+    pub(crate) keyspaces: Option<&'a Keyspaces>,
+}
+
+/// The operator of a key, and the number of bytes before the key that it is passed.
+type KeyOperator = (Option<UserMergeOperator>, usize);
+
+impl FoldingOperators<'_> {
+    /// None: the operands stay as they are, and lose nothing.
+    pub(crate) const NONE: Self = Self { of_store: None, keyspaces: None };
+
+    fn of(&self, physical: &[u8]) -> KeyOperator {
+        let id = self.keyspaces.and_then(|keyspaces| Some((keyspaces, id_of(physical)?)));
+        let Some((keyspaces, id)) = id else { return (self.of_store.clone(), 0) };
+        let operator = match keyspaces.own_operator(Some(id)) {
+            None => self.of_store.clone(),
+            Some(OwnOperator::Given(operator)) => Some(operator),
+            Some(OwnOperator::Missing { .. } | OwnOperator::Unknown) => None,
+        };
+        (operator, HEADER_BYTES)
+    }
+}
+
 /// The operands of one key that the same readers see.
 struct Operands {
     key: Vec<u8>,
+    /// Bytes of the header of `key`.
+    header: usize,
+    operator: Option<UserMergeOperator>,
     /// See [`DropRule::stripe`].
     stripe: usize,
     /// The number of the time mark.
@@ -62,16 +95,16 @@ struct Operands {
 }
 
 /// Folds the operands of one flush, or of one thread of a compaction.
-pub(crate) struct Folding {
-    operator: Option<UserMergeOperator>,
+pub(crate) struct Folding<'a> {
+    operators: FoldingOperators<'a>,
     marks: TimeMarks,
     open: Option<Operands>,
 }
 
-impl Folding {
-    /// Folding by this operator; `marks` are those of all entries.
-    pub(crate) fn new(operator: Option<UserMergeOperator>, marks: TimeMarks) -> Self {
-        Self { operator, marks, open: None }
+impl<'a> Folding<'a> {
+    /// Folding by these operators; `marks` are those of all entries.
+    pub(crate) fn new(operators: FoldingOperators<'a>, marks: TimeMarks) -> Self {
+        Self { operators, marks, open: None }
     }
 
     /// Whether an entry with this fate must be passed to [`take`](Self::take).
@@ -90,7 +123,7 @@ impl Folding {
         rule: &DropRule,
         kept: &mut impl Kept,
     ) -> Result<()> {
-        let (stripe, mark) = (rule.stripe(), self.marks.number_of(entry.seqno));
+        let (stripe, mark) = (rule.stripe(), self.marks.number_for(entry.key, entry.seqno));
         let mut is_unseen = rule.no_snapshot_sees_last();
         if let Some(open) = self.open.take() {
             let is_same = *open.key == *entry.key && open.stripe == stripe;
@@ -128,8 +161,12 @@ impl Folding {
         is_unseen: bool,
         kept: &mut impl Kept,
     ) -> Result<()> {
+        let (operator, header) = self.operators.of(entry.key);
         let open = Operands {
             key: entry.key.to_vec(),
+            header,
+            are_kept: operator.is_none(),
+            operator,
             stripe,
             mark,
             is_unseen,
@@ -138,7 +175,6 @@ impl Folding {
             operands: Vec::new(),
             bytes: 0,
             next_partial: (PARTIAL_OPERANDS, PARTIAL_BYTES),
-            are_kept: self.operator.is_none(),
         };
         self.push(open, entry, kept)
     }
@@ -164,7 +200,7 @@ impl Folding {
 
     /// Merges the operands that were collected so far, to bound their memory.
     fn merge_some(&self, open: &mut Operands, kept: &mut impl Kept) -> Result<()> {
-        if let Some(merged) = self.partly_merged(open) {
+        if let Some(merged) = partly_merged(open) {
             open.bytes = merged.len();
             let newest = open.operands.first().map_or(0, |(seqno, _)| *seqno);
             open.operands = vec![(newest, merged)];
@@ -197,11 +233,11 @@ impl Folding {
 
     /// Ends operands with the value below them, if there is one. Returns whether they were merged.
     fn end(&self, open: &Operands, existing: Option<&[u8]>, kept: &mut impl Kept) -> Result<bool> {
-        let (Some(operator), Some(newest)) = (&self.operator, open.operands.first()) else {
+        let (Some(operator), Some(newest)) = (&open.operator, open.operands.first()) else {
             return Ok(false);
         };
         let operands = oldest_first(open);
-        let merged = match operator.full_merge(&open.key, existing, &operands) {
+        let merged = match operator.full_merge(open.user_key(), existing, &operands) {
             Ok(merged) => merged,
             Err(error) => {
                 operator.report(&error);
@@ -229,7 +265,7 @@ impl Folding {
 
     /// Ends operands above versions that are not known, or that other readers see.
     fn end_above(&self, open: &Operands, kept: &mut impl Kept) -> Result<()> {
-        match (self.partly_merged(open), open.operands.first()) {
+        match (partly_merged(open), open.operands.first()) {
             (Some(value), Some((seqno, _))) => {
                 let (key, kind) = (&*open.key, EntryKind::Merge);
                 kept.add(EntryRef { key, seqno: *seqno, kind, value: &value }, false, None)
@@ -237,12 +273,18 @@ impl Folding {
             _ => add_all(open, kept),
         }
     }
+}
 
-    /// One operand in place of all, if there are several and the operator can merge them.
-    fn partly_merged(&self, open: &Operands) -> Option<Vec<u8>> {
-        let operator = self.operator.as_ref().filter(|_| open.operands.len() > 1)?;
-        operator.partial_merge(&open.key, &oldest_first(open))
+impl Operands {
+    fn user_key(&self) -> &[u8] {
+        self.key.get(self.header..).unwrap_or_default()
     }
+}
+
+/// One operand in place of all, if there are several and the operator can merge them.
+fn partly_merged(open: &Operands) -> Option<Vec<u8>> {
+    let operator = open.operator.as_ref().filter(|_| open.operands.len() > 1)?;
+    operator.partial_merge(open.user_key(), &oldest_first(open))
 }
 
 fn oldest_first(open: &Operands) -> Vec<&[u8]> {

@@ -11,7 +11,7 @@
 //! payloads.
 
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use trommel_base::codec::{put_u32, put_u64};
 use trommel_base::{Checksum, Corruption, Decoder};
@@ -26,8 +26,6 @@ pub(crate) const HEAD_BYTES: usize = 24;
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// The kind of a head that ends the stream.
 pub(crate) const KIND_END: u32 = 2;
-/// Feature bits that this version knows, for any stream.
-const KNOWN_FEATURES: u64 = 0;
 
 /// A kind of stream.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +33,8 @@ pub(crate) struct Form {
     pub(crate) magic: [u8; 8],
     /// The version that is written, and the only one that is read.
     pub(crate) version: u32,
+    /// Its required features: those that a writer uses, and that a reader knows.
+    pub(crate) features: u64,
     /// Its name in errors.
     pub(crate) name: &'static str,
 }
@@ -118,7 +118,7 @@ pub(crate) struct FrameWriter<W> {
 impl<W: Write> FrameWriter<W> {
     /// Begins a stream. Makes few writes per frame; `out` needs no buffer of its own.
     pub(crate) fn begin(mut out: W, form: Form, id: u64) -> io::Result<Self> {
-        let header = Header { version: form.version, features: 0, id };
+        let header = Header { version: form.version, features: form.features, id };
         out.write_all(&header.encode(&form.magic))?;
         Ok(Self { out, id, offset: HEADER_BYTES as u64 })
     }
@@ -149,6 +149,7 @@ pub(crate) struct FrameReader<R> {
     input: R,
     /// The stream's name in errors.
     name: PathBuf,
+    features: u64,
     id: u64,
     /// Bytes read so far.
     offset: u64,
@@ -163,7 +164,7 @@ impl<R: Read> FrameReader<R> {
     /// [`Error::Corruption`] if it is not such a stream or its header is corrupt;
     /// [`Error::Unsupported`] if a newer version wrote it; [`Error::Io`] from `input`.
     pub(crate) fn begin(input: R, name: PathBuf, form: Form) -> Result<Self> {
-        let mut reader = Self { input, name, id: 0, offset: 0, is_cut_off: false };
+        let mut reader = Self { input, name, features: 0, id: 0, offset: 0, is_cut_off: false };
         let bytes: [u8; HEADER_BYTES] = reader.read_array()?;
         if !bytes.starts_with(&form.magic) {
             let what = format!("it does not begin as a {} does", form.name);
@@ -172,14 +173,24 @@ impl<R: Read> FrameReader<R> {
         let Some(header) = Header::decode(&bytes) else {
             return Err(reader.damage(0, "the header does not have its checksum"));
         };
-        if header.version != form.version || header.features & !KNOWN_FEATURES != 0 {
+        if header.version != form.version || header.features & !form.features != 0 {
             let Header { version, features, .. } = header;
             let form = form.name;
             let what = format!("it is a {form} of version {version} with features {features:#x}");
             return Err(Error::Unsupported { file: reader.name, what });
         }
-        reader.id = header.id;
+        (reader.features, reader.id) = (header.features, header.id);
         Ok(reader)
+    }
+
+    /// The features in the header.
+    pub(crate) fn features(&self) -> u64 {
+        self.features
+    }
+
+    /// The stream's name in errors.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
     }
 
     /// The next head, and its offset.

@@ -19,6 +19,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use trommel_base::SeqNo;
+
 use crate::compaction::in_progress::JobStep;
 use crate::compaction::shape::debt;
 use crate::compaction::upkeep::dead_from;
@@ -103,18 +105,22 @@ impl Engine {
     /// Records what has expired since the last version edit, if a compaction could free any of it:
     /// compactions go by the horizon in the manifest.
     pub(crate) fn record_expired(&self) -> Result<()> {
-        let horizon = self.snapshots.horizon();
-        let version = self.version();
-        let is_recorded = horizon <= version.time_marks.horizon();
-        if is_recorded || version.half_expires_at().is_none_or(|seqno| seqno > horizon) {
+        let horizons = self.snapshots.horizons();
+        if horizons.are_none() {
             return Ok(());
         }
-        self.record_horizon()
+        let due = self.version().half_expires_at();
+        let has_expired = |(id, half): (&u32, &SeqNo)| match id {
+            0 => horizons.of_default() >= *half,
+            _ => horizons.before_id(*id) >= *half,
+        };
+        if due.iter().any(has_expired) { self.record_horizon() } else { Ok(()) }
     }
 
     /// Records all that has expired since the last version edit.
     pub(crate) fn record_horizon(&self) -> Result<()> {
-        let is_recorded = self.snapshots.horizon() <= self.version().time_marks.horizon();
+        let horizons = self.snapshots.horizons();
+        let is_recorded = horizons.are_none() || *horizons == *self.version().ranges.horizons();
         // Nothing is installed in a store that was closed or poisoned.
         if is_recorded || self.access.check_writable().is_err() {
             return Ok(());

@@ -12,6 +12,7 @@ use crate::compaction::shape::debt;
 use crate::compaction::upkeep::dead_from;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::expiry::{Expiry, HorizonSpan, Horizons};
 use crate::files::{LOCK, sidecar_path, table_path};
 use crate::limiter::AwaitedWork;
 use crate::log::LogEnds;
@@ -22,8 +23,11 @@ use crate::names::OPTIONS_TMP;
 use crate::options::{CompactionSettings, FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::{Fences, TableFile, Version};
+use crate::version::{Fences, TableFile};
 use crate::view::View;
+
+/// Most keyspaces in a table of which the expired bytes are estimated.
+const SPANS_ESTIMATED: usize = 64;
 
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
@@ -178,9 +182,11 @@ impl Engine {
         if version.ranges.is_empty() {
             return;
         }
-        let (newest, horizon) = (version.ranges.newest(), version.ranges.expired_before());
-        let is_due =
-            |table: &TableFile| !table.is_estimated_at(newest) || horizon > table.min_seqno;
+        let (newest, horizons) = (version.ranges.newest(), version.ranges.horizons());
+        let is_due = |table: &TableFile| {
+            let mut spans = horizons.spans(&table.smallest, &table.largest);
+            !table.is_estimated_at(newest) || spans.any(|span| span.seqno > table.min_seqno)
+        };
         for (_, table) in version.tables().filter(|(_, table)| is_due(table)) {
             let applied = table.min_seqno.max(table.ranges_applied);
             let (mut bytes, mut by) = (0, 0);
@@ -194,14 +200,31 @@ impl Engine {
                     by = span.covering.max(by);
                 }
             }
-            let bytes = bytes.max(table.expired_bytes(horizon)).min(table.file_bytes);
+            let bytes = bytes.max(self.expired_bytes(table, horizons)).min(table.file_bytes);
             table.set_deleted(bytes, by, newest);
         }
         let _no_install = lock(&self.files.manifest);
         self.backlog.set_dead_from(dead_from(&self.version()));
     }
 
-    fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {
+    /// Estimated bytes of a table that have expired. Of many keyspaces in it, some are estimated.
+    fn expired_bytes(&self, table: &Arc<TableFile>, horizons: &Horizons) -> u64 {
+        let expired: Vec<_> = horizons
+            .spans(&table.smallest, &table.largest)
+            .filter(|span| span.seqno > table.min_seqno)
+            .collect();
+        let step = expired.len().div_ceil(SPANS_ESTIMATED).max(1);
+        let bytes_of = |span: &HorizonSpan<'_>| {
+            let part = table.expired_bytes(span.seqno) as f64 / table.file_bytes.max(1) as f64;
+            let bounds = Bounds { from: span.from.to_vec(), to: span.to.map(<[u8]>::to_vec) };
+            (self.bytes_within(table, &bounds).unwrap_or(0) as f64 * part).ceil() as u64
+        };
+        let estimated: u64 = expired.iter().step_by(step).map(bytes_of).sum();
+        estimated.saturating_mul(step as u64)
+    }
+
+    /// Estimates the bytes of a table within bounds.
+    pub(crate) fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {
         let starts_inside = *bounds.from <= *file.smallest;
         let ends_inside = bounds.to.as_ref().is_none_or(|to| **to > *file.largest);
         let is_outside = *bounds.from > *file.largest
@@ -228,7 +251,6 @@ impl Engine {
         let old = self.options.load_full();
         let wanted = change((*old).clone());
         check_code(&old, &wanted)?;
-        check_lasting(&wanted, &self.version())?;
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
@@ -282,15 +304,24 @@ impl Engine {
     /// Sets how long entries last. The manifest has the first time mark, or none any more, before
     /// another write is made.
     fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
-        self.exclusively(|_| {
+        self.change_times(|expiry| expiry.set_ttl(ttl))
+    }
+
+    /// Changes how long entries last.
+    pub(crate) fn change_times(&self, change: impl FnOnce(&Expiry)) -> Result<()> {
+        self.exclusively(|leader| {
             let is_read_only = self.options.load().opening.read_only;
             if !is_read_only {
                 self.access.check_writable()?;
             }
             // What has expired by the old `ttl` stays so.
-            let _ = self.snapshots.horizon();
-            self.snapshots.expiry.set_ttl(ttl);
+            let _ = self.snapshots.horizons();
+            change(&self.snapshots.expiry);
             if !is_read_only {
+                if let Some(until) = self.snapshots.expiry.end_long_step() {
+                    // Otherwise what is written next would count as written at the step's end.
+                    self.log_mark(leader, until)?;
+                }
                 return self.install(VersionEdit::default(), None, None);
             }
             let marks = self.snapshots.expiry.marks(|| self.snapshots.visible());
@@ -380,8 +411,10 @@ impl Engine {
         let locked = self.check_lock();
         self.files.deletion_queue.clear();
         self.files.tables.close();
-        // Options are recorded under this lock; the next caller finds the store closed.
+        // Options are recorded, and tables of loads created, under these locks; the next caller
+        // finds the store closed.
         drop(self.options.record());
+        drop(lock(&self.writes.creating));
         if self.memory.shares.is_shared() {
             self.memory.blocks.forget_own();
         }
@@ -393,17 +426,6 @@ impl Engine {
         self.access.release_lock();
         locked.and(finished)
     }
-}
-
-/// An error if entries of a store with keyspaces were to expire: so would those of the catalog.
-pub(crate) fn check_lasting(wanted: &Options, version: &Version) -> Result<()> {
-    if wanted.writes.ttl.is_none() || version.catalog_salt.is_none() {
-        return Ok(());
-    }
-    Err(Error::option(
-        "ttl: entries do not expire in a store that has, or had, named keyspaces: leave ttl out, \
-         or keep entries that expire in a store of their own",
-    ))
 }
 
 /// An error if code of the program is to change on an open store.

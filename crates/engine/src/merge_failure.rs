@@ -27,6 +27,9 @@ pub struct MergeFailure {
     pub operator: String,
     /// The key.
     pub key: Vec<u8>,
+    /// The name of the keyspace that the key is in, if that has a merge operator of its own which
+    /// is missing.
+    pub keyspace: Option<String>,
     /// What is wrong.
     pub cause: MergeCause,
 }
@@ -35,7 +38,7 @@ pub struct MergeFailure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeCause {
-    /// The store was opened without a merge operator.
+    /// The store, or the keyspace, was opened without a merge operator.
     NoOperator,
     /// The operator returned this error, or panicked with this message.
     Failed(String),
@@ -43,13 +46,20 @@ pub enum MergeCause {
 
 impl MergeFailure {
     pub(crate) fn new(operator: &str, key: &[u8], cause: MergeCause) -> Self {
-        Self { operator: operator.to_owned(), key: key.to_vec(), cause }
+        Self { operator: operator.to_owned(), key: key.to_vec(), keyspace: None, cause }
     }
 }
 
 impl fmt::Display for MergeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (operator, key) = (self.operator.as_str(), self.key.escape_ascii());
+        if let Some(keyspace) = &self.keyspace {
+            return write!(
+                f,
+                "key {key} needs the merge operator {operator:?}, and the keyspace \"{keyspace}\" \
+                 was opened without it: open it with KeyspaceOptions::merge_operator"
+            );
+        }
         match &self.cause {
             MergeCause::NoOperator if operator.is_empty() => write!(
                 f,

@@ -107,6 +107,11 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().and_then(|open| open.builder.last_key())
     }
 
+    /// Whether the next entry goes to the open table, unless it is of another keyspace.
+    pub(crate) fn has_open_table(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// Bytes of the open table so far; `u64::MAX` if its filters and index take all the memory that
     /// they may, so that the table ends.
     pub(crate) fn open_bytes(&self) -> u64 {

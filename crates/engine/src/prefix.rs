@@ -341,14 +341,14 @@ impl FromStr for Prefix {
             Some(("fixed", digits)) => Self::fixed(number(digits)?),
             Some(("until", rest)) => {
                 let (delimiter, nth) = rest.split_once(',').unwrap_or((rest, "1"));
-                let delimiter = unescape(delimiter)
-                    .ok_or_else(|| fault("has a backslash that starts nothing known"))?;
+                let delimiter =
+                    unescape(delimiter).ok_or_else(|| fault("has an unknown backslash escape"))?;
                 Self::until_nth(delimiter, number(nth)?)
             }
             Some(("custom", _)) => {
-                return Err(fault("is a closure of another program, which is not here"));
+                return Err(fault("is a closure, which only the program that defined it has"));
             }
-            _ => return Err(fault("is of no kind there is")),
+            _ => return Err(fault("is of an unknown kind")),
         };
         prefix.check()?;
         Ok(prefix)
@@ -441,8 +441,8 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         for (text, part) in [
-            ("", "no kind"),
-            ("8", "no kind"),
+            ("", "unknown kind"),
+            ("8", "unknown kind"),
             ("fixed:", "a number"),
             ("fixed:0", "1 to 65535"),
             ("fixed:65536", "1 to 65535"),
@@ -451,7 +451,7 @@ mod tests {
             ("until:/,x", "a number"),
             ("until:\\q", "backslash"),
             ("until:\\x4", "backslash"),
-            ("custom:mine", "not here"),
+            ("custom:mine", "is a closure"),
         ] {
             let error = text.parse::<Prefix>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -52,7 +52,6 @@ use crate::files::room::Room;
 use crate::files::{list, log_path};
 use crate::log::reader::Record;
 use crate::log::recover;
-use crate::maintenance::check_lasting;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
@@ -68,6 +67,7 @@ use crate::ranges::Gaps;
 use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Tolerated};
 use crate::snapshots::Snapshots;
+use crate::space::{CATALOG_ID, id_of};
 use crate::statistics::Statistics;
 use crate::store_files::StoreFiles;
 use crate::store_memory::StoreMemory;
@@ -127,7 +127,6 @@ impl Engine {
                 recovered
             }
         };
-        check_lasting(&options, &recovered.state.version)?;
         let options = with_operator(options, dir, &recovered)?;
         let recovered = with_expiry(recovered, &options);
         let plan = match options.opening.degraded {
@@ -212,7 +211,7 @@ impl Engine {
         // of other writes.
         let marks = self.snapshots.expiry.marks(|| last_seqno);
         let marked = marks.last().map_or(0, |mark| mark.from);
-        last_seqno = last_seqno.max(marked).max(marks.horizon().saturating_sub(1));
+        last_seqno = last_seqno.max(marked).max(marks.horizons().newest().saturating_sub(1));
         lock(&self.writes.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
@@ -244,6 +243,9 @@ impl Engine {
             match op.marked_time() {
                 Some(until) => self.snapshots.expiry.add(seqno, until),
                 None => _ = active.insert(*op, seqno, &self.snapshots),
+            }
+            if id_of(op.key) == Some(CATALOG_ID) {
+                self.options.keyspaces.note_changed();
             }
         }
         Ok(end - 1)
@@ -325,7 +327,7 @@ impl Engine {
 
 /// The recovered state, with a first time mark, or none any more, as `options` demand.
 fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
-    let marks = (*recovered.state.version.time_marks).clone();
+    let marks = recovered.state.version.times();
     let expiry = Expiry::new(Arc::clone(&options.vfs), marks, options.writes.ttl);
     recovered.state.version.time_marks = Arc::new(expiry.marks(|| recovered.state.last_seqno));
     recovered
@@ -360,7 +362,12 @@ pub(crate) fn recorded_operator(
         Some(given) if **given.name() == *recorded => Ok(None),
         Some(given) => {
             let (recorded, given) = (recorded.to_owned(), given.name().to_string());
-            Err(Error::OtherMergeOperator { dir: dir.to_path_buf(), recorded, given })
+            Err(Error::OtherMergeOperator {
+                dir: dir.to_path_buf(),
+                keyspace: None,
+                recorded,
+                given,
+            })
         }
     }
 }
@@ -496,7 +503,7 @@ pub(crate) fn assemble(
     let options = CurrentOptions::new(options);
     let statistics = Statistics::new();
     let (clock, ttl) = (Arc::clone(&options.load().vfs), options.load().writes.ttl);
-    let marks = (*recovered.state.version.time_marks).clone();
+    let marks = recovered.state.version.times();
     let last_seqno = recovered.state.last_seqno;
     let active = Arc::clone(&view.active);
     let leader = Leader::new(active, last_seqno, &options, &statistics.counters);

@@ -27,14 +27,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::{MAX_SEQNO, SeqNo};
+use trommel_base::MAX_SEQNO;
 use trommel_vfs::{Access, DirEntry, Vfs};
 
 use crate::batch::{Batch, OpKind, WriteBatch};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, Horizons};
 use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
 use crate::manifest::edit::VersionEdit;
@@ -51,7 +51,7 @@ use crate::rescue::sources::{Everything, TableLeft, left};
 use crate::rescue::table;
 use crate::rescue::watched::Watched;
 use crate::verify::{VerifyReport, hold, verify_dir};
-use crate::version::TableMeta;
+use crate::version::{TableMeta, Version};
 
 /// Bytes per write batch for the new store.
 const BATCH_BYTES: usize = 1 << 20;
@@ -190,17 +190,14 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     work.refuse_newer()?;
     watched.check()?;
     held.check(&*vfs, from)?;
-    let horizon = work.horizon(&logged, &options);
+    let horizons = work.horizons(&logged, &options);
     let mut deleted =
         work.chosen.state.version.ranges.with(logged.ranges, &Readers::at(Vec::new()));
-    deleted.expire_before(horizon);
+    deleted.expire(&horizons);
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
-        false => {
-            let operator = work.chosen.state.version.merge_operator.clone();
-            Some(NewStore::create(from, to, options, operator)?)
-        }
+        false => Some(NewStore::create(from, to, options, &work.chosen.state.version)?),
     };
     let (salt, is_doubtful) = (work.chosen.state.version.catalog_salt, work.chosen.doubt.is_some());
     let report = work.copy(everything, &deleted, how, |newest| match &mut target {
@@ -333,19 +330,21 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The first sequence number that has not expired, if entries last as long as in the new store.
-    fn horizon(&self, logged: &LoggedOperations, options: &Options) -> SeqNo {
+    /// What has expired, if entries of the default keyspace last as long as in the new store; of
+    /// the others what the manifest says.
+    fn horizons(&self, logged: &LoggedOperations, options: &Options) -> Arc<Horizons> {
         let state = &self.chosen.state;
-        let marks = (*state.version.time_marks).clone();
+        let marks = state.version.times();
         let expiry = Expiry::new(Arc::clone(&self.vfs), marks, options.writes.ttl);
         logged.marks.iter().for_each(|(seqno, until)| expiry.add(*seqno, *until));
         // What was written later may have had a mark that is lost: with records of the logs, or
         // with edits of the manifest and the logs that they replaced.
         if self.chosen.doubt.is_none() {
-            return expiry.horizon(|| state.last_seqno.max(logged.last_seqno));
+            return expiry.horizons(|| state.last_seqno.max(logged.last_seqno));
         }
         let recorded = state.version.time_marks.horizon();
-        expiry.horizon(|| state.last_seqno).min(state.last_seqno + 1).max(recorded)
+        let now = expiry.horizons(|| state.last_seqno);
+        Arc::new(now.with_default(now.of_default().min(state.last_seqno + 1).max(recorded)))
     }
 
     /// The operations of the logs to keep.
@@ -455,19 +454,20 @@ struct NewStore {
 }
 
 impl NewStore {
-    /// A new store, with the merge `operator` that the old one has recorded.
-    fn create(
-        from: &Path,
-        dir: &Path,
-        options: Options,
-        operator: Option<Arc<str>>,
-    ) -> Result<Self> {
+    /// A new store, with the merge operator that `version` of the old one has recorded.
+    fn create(from: &Path, dir: &Path, options: Options, version: &Version) -> Result<Self> {
+        let operator = version.merge_operator.clone();
         if let Some((recorded, given)) =
             operator.as_ref().zip(options.writes.merge_operator.as_ref())
             && recorded != given.name()
         {
             let (recorded, given) = (recorded.to_string(), given.name().to_string());
-            return Err(Error::OtherMergeOperator { dir: from.to_path_buf(), recorded, given });
+            return Err(Error::OtherMergeOperator {
+                dir: from.to_path_buf(),
+                keyspace: None,
+                recorded,
+                given,
+            });
         }
         let operator = operator
             .or_else(|| options.writes.merge_operator.as_ref().map(|given| given.name().clone()));
@@ -486,7 +486,8 @@ impl NewStore {
         let options = options.opening(|o| o.degraded(None).read_only(false).salvage(false));
         let options = options.opening(|o| o.create_if_missing(true)).writes(|w| w.log(false));
         let db = Db::open_unfinished(dir, options)?;
-        let (batch, keyspaces) = <(WriteBatch, KeyspacesLeft)>::default();
+        let keyspaces = KeyspacesLeft::new(version.has_keyspace_operators);
+        let batch = WriteBatch::new();
         Ok(Self { vfs, dir: dir.to_path_buf(), db, operator, batch, keyspaces })
     }
 
@@ -496,7 +497,7 @@ impl NewStore {
             self.keyspaces.note(&newest.key, value);
             self.batch.push_physical(OpKind::Put, &newest.key, value);
         }
-        if !newest.operands.is_empty() {
+        if !newest.operands.is_empty() && !self.keyspaces.note_operands(&newest.key) {
             self.record_operator()?;
         }
         for operand in &newest.operands {
@@ -529,8 +530,13 @@ impl NewStore {
     /// Writes the rest and the catalog of keyspaces, verifies everything, and removes the mark.
     fn finish(mut self, evidence: CatalogEvidence) -> Result<()> {
         let keyspaces = std::mem::take(&mut self.keyspaces);
-        if let Some(CatalogLeft { salt, entries }) = keyspaces.catalog(evidence) {
-            let edit = VersionEdit { catalog_salt: Some(salt), ..VersionEdit::default() };
+        let left = keyspaces.catalog(evidence);
+        if let Some(CatalogLeft { salt, entries, has_operators }) = left {
+            let edit = VersionEdit {
+                catalog_salt: Some(salt),
+                keyspace_operators: has_operators,
+                ..VersionEdit::default()
+            };
             self.db.engine().install(edit, None, None)?;
             for (key, value) in entries {
                 self.batch.push_physical(OpKind::Put, &key, value.as_bytes());

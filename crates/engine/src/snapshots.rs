@@ -1,11 +1,12 @@
 //! The registry of live snapshots, and the range of sequence numbers that reads see.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, Horizons};
 use crate::sync::{AtomicU64, Mutex, lock};
 
 /// The live snapshots of a store, and the newest sequence number visible to reads.
@@ -28,11 +29,16 @@ impl Snapshots {
         Self { expiry, ..Self::default() }
     }
 
-    /// The first sequence number that has not expired now. Load the view before this: a version
-    /// loaded later may lack what has expired since.
+    /// The first sequence number of the default keyspace that has not expired now.
     #[inline]
     pub(crate) fn horizon(&self) -> SeqNo {
         self.expiry.horizon(|| self.visible())
+    }
+
+    /// What has expired now. Load the view before this: a version loaded later may lack what has
+    /// expired since.
+    pub(crate) fn horizons(&self) -> Arc<Horizons> {
+        self.expiry.horizons(|| self.visible())
     }
 
     /// The newest sequence number visible to reads. Load the view *before* this: a version loaded

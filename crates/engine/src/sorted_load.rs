@@ -112,9 +112,14 @@ impl Engine {
             }
             if outputs.open_bytes() >= table_bytes {
                 outputs.close_table()?;
+            }
+            // Once the store is closed, its directory may be another owner's.
+            let creating = (!outputs.has_open_table()).then(|| lock(&self.writes.creating));
+            if creating.is_some() {
                 self.access.check_writable()?;
             }
             outputs.add(EntryRef { key, seqno, kind: EntryKind::Put, value })?;
+            drop(creating);
             let last = last.get_or_insert_default();
             last.clear();
             last.extend_from_slice(key);

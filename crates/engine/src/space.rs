@@ -55,7 +55,7 @@ pub(crate) fn user_key(physical: &[u8]) -> &[u8] {
 
 /// The header of this id: the smallest physical key that has it.
 #[expect(clippy::big_endian_bytes, reason = "keyspaces in the order of their ids")]
-fn header(id: u32) -> [u8; HEADER_BYTES] {
+pub(crate) const fn header(id: u32) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = id.to_be_bytes();
     [0xff, 0xff, 0xff, 0xff, a, b, c, d]
 }

@@ -10,6 +10,7 @@ use trommel_memtable::Memtable;
 
 use crate::batch::Operation;
 use crate::bounds::Bounds;
+use crate::expiry::Horizons;
 use crate::ranges::{LiveRanges, LoadedRanges, RangeSet};
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicUsize, Guard, Mutex, Swap, lock};
@@ -140,15 +141,15 @@ pub(crate) struct ReadMoment<'a> {
     /// Those of the active memtable.
     active: Option<Arc<LoadedRanges>>,
     others: &'a RangeSet,
-    /// Entries with a lower one have expired.
-    horizon: SeqNo,
+    /// What has expired.
+    horizons: Arc<Horizons>,
 }
 
 impl ReadMoment<'_> {
     /// Every version of `key` with a lower sequence number is deleted or expired; 0 if none is.
     pub(crate) fn covering(&self, key: &[u8]) -> SeqNo {
         let active = self.active.as_ref().map_or(0, |one| one.set.covering(key, self.seqno));
-        active.max(self.others.covering(key, self.seqno)).max(self.horizon)
+        active.max(self.others.covering(key, self.seqno)).max(self.horizons.before(key))
     }
 
     /// The newest range tombstone that applies to `key`, whatever has expired; 0 if there is none.
@@ -167,7 +168,7 @@ impl ReadMoment<'_> {
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
         self.active.iter().for_each(|active| all.extend(&active.set));
-        all.expire_before(self.horizon);
+        all.set_horizons(&self.horizons);
         all
     }
 }
@@ -182,8 +183,8 @@ pub(crate) struct Since {
     oldest: Weak<Memtable>,
     /// The version of then. Not kept alive either.
     version: Weak<Version>,
-    /// What had a lower sequence number had expired then.
-    horizon: SeqNo,
+    /// What had expired then.
+    horizons: Arc<Horizons>,
 }
 
 /// The current view.
@@ -265,7 +266,7 @@ impl View {
     #[inline(never)]
     pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
         // Before the sequence number: what is newest at it has not expired by then.
-        let horizon = snapshots.horizon();
+        let horizons = snapshots.horizons();
         let mut seqno = at.unwrap_or_else(|| snapshots.visible());
         let mut active = self.active.ranges.load();
         // See the head of `ranges::live`.
@@ -273,21 +274,21 @@ impl View {
             seqno = snapshots.visible();
             active = self.active.ranges.load();
         }
-        ReadMoment { seqno, active, others: &self.ranges, horizon }
+        ReadMoment { seqno, active, others: &self.ranges, horizons }
     }
 
-    /// The moment of a sequence number that was visible, or a snapshot's. It and the expiry horizon
-    /// were read after this view was loaded.
-    pub(crate) fn since(&self, seqno: SeqNo, horizon: SeqNo) -> Since {
+    /// The moment of a sequence number that was visible, or a snapshot's. It and the expiry
+    /// horizons were read after this view was loaded.
+    pub(crate) fn since(&self, seqno: SeqNo, horizons: Arc<Horizons>) -> Since {
         let (oldest, version) = (&self.active.memtable, &self.version);
         let (oldest, version) = (Arc::downgrade(oldest), Arc::downgrade(version));
-        Since { seqno, oldest, version, horizon }
+        Since { seqno, oldest, version, horizons }
     }
 
-    /// Whether all that has changed since that moment, up to `horizon`, are writes which the
-    /// memtables hold: nothing has expired, or was flushed, filtered or compacted.
-    pub(crate) fn differs_only_by_writes(&self, since: &Since, horizon: SeqNo) -> bool {
-        horizon == since.horizon && Arc::as_ptr(&self.version) == since.version.as_ptr()
+    /// Whether all that has changed since that moment are writes which the memtables hold:
+    /// nothing has expired, by these `horizons`, or was flushed, filtered or compacted.
+    pub(crate) fn differs_only_by_writes(&self, since: &Since, horizons: &Horizons) -> bool {
+        horizons.are(&since.horizons) && Arc::as_ptr(&self.version) == since.version.as_ptr()
     }
 
     /// Whether the memtables hold everything written since that moment. They are flushed oldest

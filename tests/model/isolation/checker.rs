@@ -3,7 +3,8 @@
 //! 1. The versions of a list are ordered by the longest value that was read; every other value must
 //!    be a prefix of it. Those of a register follow from what each writer has read before it wrote.
 //! 2. A value that contains a write of an aborted transaction is G1a; one that ends within the
-//!    writes of a transaction is G1b; a committed write that is in no version is lost.
+//!    writes of a transaction is G1b; a committed write that is in no version is lost; a
+//!    transaction that does not see its own writes, committed or not, is internally inconsistent.
 //! 3. Dependencies: the writer of a version on that of the one before it (`WriteWrite`), a reader
 //!    on the writer of what it read (`WriteRead`), the writer of the next version on each reader of
 //!    the one before it (`ReadWrite`).
@@ -33,6 +34,8 @@ pub(crate) enum Kind {
     Order,
     /// A committed write is in no version.
     LostWrite,
+    /// A transaction has read a key that it had written, without that write.
+    Internal,
 }
 
 /// An anomaly, and the transactions in it.
@@ -129,6 +132,11 @@ impl<'a> Checker<'a> {
     }
 
     fn check_reads(&mut self) {
+        for (at, one) in self.history.iter().enumerate() {
+            if !one.without_own.is_empty() {
+                self.note(Kind::Internal, [at]);
+            }
+        }
         for (at, one) in self.effective() {
             for (_, seen) in &one.reads {
                 for write in seen {

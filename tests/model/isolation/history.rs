@@ -22,8 +22,10 @@ pub(crate) struct Execution {
     /// What it has read of each key before it wrote it: all writes that made the value of a list,
     /// in order; the last write of a register, or none.
     pub(crate) reads: Vec<(Key, Vec<Write>)>,
-    /// Its writes, in order. It has read each of their keys.
+    /// Its writes, in order. It has read each of their keys, except of lists.
     pub(crate) writes: Vec<(Key, Write)>,
+    /// What it has read of keys that it had written, without these writes.
+    pub(crate) without_own: Vec<(Key, Vec<Write>)>,
     pub(crate) outcome: Outcome,
     /// Whether it was acknowledged as durable, before any crash.
     pub(crate) is_durable: bool,
@@ -31,7 +33,8 @@ pub(crate) struct Execution {
 
 impl Execution {
     pub(crate) fn new(outcome: Outcome) -> Self {
-        Self { reads: Vec::new(), writes: Vec::new(), outcome, is_durable: false }
+        let (reads, writes, without_own) = <(Vec<_>, Vec<_>, Vec<_>)>::default();
+        Self { reads, writes, without_own, outcome, is_durable: false }
     }
 }
 

@@ -89,6 +89,11 @@ fn bad_values() -> Vec<Known> {
             &[Kind::G1b, Kind::GSingle],
         ),
         (
+            "a transaction that does not see its own write, and is rolled back",
+            vec![Execution { without_own: vec![(X, vec![])], ..aborted(&[(X, &[])], &[(X, 1)]) }],
+            &[Kind::Internal],
+        ),
+        (
             "lost update of a list",
             vec![
                 execution(&[(X, &[])], &[(X, 1)]),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::trommel::{MemtableKind, ReadMode, Verify};
-use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
+use trommel_harness::{Direction, Error, Store, StoreError, units};
 
 use crate::process;
 use crate::settings::Settings;
@@ -73,6 +73,9 @@ const DIRECT: &str = "pread, O_DIRECT";
 /// How a store designed for single writes is written.
 const SINGLE: &str = "one at a time";
 
+/// What is reported of RocksDB in a program without it.
+const ABSENT: &str = "this program was built without RocksDB: build it with the default features";
+
 /// A store in one set-up.
 #[derive(Debug)]
 pub(crate) struct Contender {
@@ -90,7 +93,7 @@ pub(crate) struct Contender {
     /// The contender whose files it reads, if the two write alike.
     pub(crate) reads_files_of: Option<&'static str>,
     /// Whether it takes part by default.
-    pub(crate) usual: bool,
+    usual: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -251,7 +254,10 @@ impl Contender {
     fn open_rival(&self, dir: &Path, settings: &Settings) -> Result<Arc<dyn Store>, StoreError> {
         Ok(match self.build {
             Build::Trommel(variant) => trommel::open(dir, settings, variant, false)?,
+            #[cfg(feature = "rocksdb")]
             Build::Rocks(variant) => Arc::new(rocks::RocksStore::open(dir, settings, variant)?),
+            #[cfg(not(feature = "rocksdb"))]
+            Build::Rocks(_) => return Err(ABSENT.into()),
             Build::Fjall(variant) => Arc::new(fjall::FjallStore::open(dir, settings, variant)?),
             Build::Lmdb(variant) => Arc::new(lmdb::LmdbStore::open(dir, settings, variant)?),
             Build::Redb(variant) => Arc::new(redb::RedbStore::open(dir, settings, variant)?),
@@ -267,10 +273,24 @@ impl Contender {
     ) -> Result<Box<dyn Accounts>, StoreError> {
         Ok(match self.build {
             Build::Trommel(variant) => Box::new(trommel::open_accounts(dir, settings, variant)?),
+            #[cfg(feature = "rocksdb")]
             Build::Rocks(variant) => Box::new(rocks::RocksAccounts::open(dir, settings, variant)?),
+            #[cfg(not(feature = "rocksdb"))]
+            Build::Rocks(_) => return Err(ABSENT.into()),
             Build::Fjall(variant) => Box::new(fjall::FjallAccounts::open(dir, settings, variant)?),
             Build::Lmdb(_) | Build::Redb(_) => return Err("it has one writer at a time".into()),
         })
+    }
+
+    /// Whether it takes part unless others are named.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.usual && self.absent().is_none()
+    }
+
+    /// Why it cannot be opened by this program, if it cannot.
+    pub(crate) fn absent(&self) -> Option<&'static str> {
+        let is_built = cfg!(feature = "rocksdb") || !matches!(self.build, Build::Rocks(_));
+        (!is_built).then_some(ABSENT)
     }
 
     /// Why it is slower in this build than necessary, if it is.
@@ -370,16 +390,6 @@ fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Counts a table of a level.
-fn add_table(levels: &mut Vec<Level>, number: usize, bytes: u64) {
-    let at = levels.partition_point(|level| level.level < number);
-    if levels.get(at).is_none_or(|level| level.level != number) {
-        levels.insert(at, Level { level: number, files: 0, bytes: 0 });
-    }
-    levels[at].files += 1;
-    levels[at].bytes += bytes;
-}
-
 /// Reads everything, for a store that has no check of its own.
 fn count_entries(store: &dyn Store) -> Result<String, StoreError> {
     let mut entries = 0_u64;
@@ -402,9 +412,13 @@ mod tests {
         settings
     }
 
+    fn built() -> impl Iterator<Item = &'static Contender> {
+        ALL.iter().filter(|contender| contender.absent().is_none())
+    }
+
     #[test]
     fn every_contender_is_a_store() {
-        for contender in &ALL {
+        for contender in built() {
             let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
             let store = contender.open(&scratch.path().join("db"), &settings(), true).unwrap();
             println!("{}", contender.name);
@@ -414,7 +428,7 @@ mod tests {
 
     #[test]
     fn written_entries_survive_a_flush_and_a_reopen() {
-        for contender in &ALL {
+        for contender in built() {
             let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
             let dir = scratch.path().join("db");
             let store = contender.open(&dir, &settings(), true).unwrap();
@@ -433,7 +447,7 @@ mod tests {
 
     #[test]
     fn kept_read_transactions_see_later_writes_of_any_thread() {
-        for contender in ALL.iter().filter(|contender| contender.reads_files_of.is_some()) {
+        for contender in built().filter(|contender| contender.reads_files_of.is_some()) {
             let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
             let store = contender.open(&scratch.path().join("db"), &settings(), true).unwrap();
             let finds = |key: &[u8]| store.get(key, &mut |_| {}).unwrap();

@@ -60,7 +60,15 @@ pub(super) static STUDY: Study = Study {
             everything is scanned twice, and so is a store that was filled with the other half \
             alone. Disk: the files ten seconds after the rest was deleted too, without a call in \
             between, as a part of their size when all keys were there.",
-    stores: &["trommel", "trommel-mapped", "trommel-skiplist", "rocksdb-best", "fjall", "lmdb", "redb"],
+    stores: &[
+        "trommel",
+        "trommel-mapped",
+        "trommel-skiplist",
+        "rocksdb-best",
+        "fjall",
+        "lmdb",
+        "redb",
+    ],
     sizes: &["deletes-steps", "deletes-seconds", "deletes-keys"],
     tables: &[
         (

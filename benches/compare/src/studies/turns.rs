@@ -43,8 +43,10 @@ pub(super) static STUDY: Study = Study {
         "A put and a scan of five, microseconds",
         "A scan of keys overwritten ten times, microseconds a key",
     ],
-    unequal: &["Turns: every put is a commit of its own, also for LMDB and redb; none syncs. lmdb \
-         opens a transaction for each scan; lmdb-best keeps one while nothing is written."],
+    unequal: &[
+        "Turns: every put is a commit of its own, also for LMDB and redb; none syncs. lmdb \
+         opens a transaction for each scan; lmdb-best keeps one while nothing is written.",
+    ],
     settings,
     run,
 };

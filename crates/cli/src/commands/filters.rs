@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use trommel::{
-    BudgetReport, Conformance, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport, LevelDrift,
-    Options, TableDrift,
+    BudgetReport, Conformance, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport,
+    KeyspaceStats, LevelDrift, Options, TableDrift,
 };
 use trommel_harness::Unit;
 use trommel_harness::units::parse_count;
@@ -22,6 +22,10 @@ up are keys of the store with four random bytes appended, so they sort between i
 lookups reach every level. The counts are of these probes (in the shell, of all lookups since the \
 store was opened). An alarm names a level whose filters have more distinct false positives than \
 chance explains: their bits are not the ones that were built.
+
+In a store with named keyspaces there is a row for each: its tables, and the rate at which their \
+filters pass random keys, next to the theoretical one. As many random keys as there are lookups are \
+divided among the keyspaces.
 
 With --filters=budget=10/key (or another budget) each level's filters are shown next to those that \
 the budget would give it today, and --tables lists every table with the reason for the difference. \
@@ -126,6 +130,9 @@ pub(crate) fn run(
             let unused = Value::Count(report.unused_prefix_filters);
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
+        if args.level.is_none() {
+            write_keyspaces(db, args.probes.probe, session, &mut output)?;
+        }
         write_alarms(&report, wanted, &mut output)?;
         if let Some(budget) = &report.budget {
             write_budget(budget, args, &mut output)?;
@@ -146,6 +153,32 @@ pub(crate) fn run(
         }
         Ok(output.finish()?)
     })
+}
+
+/// Prints the filters of each keyspace, if there is one with a name.
+fn write_keyspaces(
+    db: &Db,
+    probes: u64,
+    session: Session<'_>,
+    output: &mut Output<'_>,
+) -> Result<(), Failure> {
+    let named = db.list_keyspaces()?.len() as u64;
+    if named == 0 {
+        return Ok(());
+    }
+    let each = probes.div_ceil(named + 1);
+    let stats = session.call("probing keyspaces", db, move |db| db.keyspace_stats(each))?;
+    let columns: [Column<KeyspaceStats>; 7] = [
+        ("keyspace", |it| it.name.clone().map_or(Value::Null, Value::Text)),
+        ("tables", |it| Value::Count(it.tables)),
+        ("bytes", |it| Value::Size(it.bytes)),
+        ("keys", |it| Value::Count(it.keys)),
+        ("bits_per_key", |it| it.bits_per_key().into()),
+        ("measured_rate", |it| it.measured_rate().into()),
+        ("expected_rate", |it| it.expected_rate.into()),
+    ];
+    output.rows("keyspaces", &columns, &stats)?;
+    Ok(())
 }
 
 /// Prints the alarms of filters with more false positives than chance explains, if any.

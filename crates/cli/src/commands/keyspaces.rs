@@ -1,12 +1,15 @@
 //! The keyspace of a command, and `trommel keyspaces`.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use trommel::{
-    Compression, Db, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions, Prefix, Range,
-    Slice, WriteBatch,
+    Compression, Db, Explanation, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions,
+    Merge, MergeOperator, Prefix, Range, Slice, WriteBatch,
 };
+use trommel_harness::units::parse_time;
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
@@ -31,6 +34,11 @@ pub(crate) enum OpenKeyspace<'a> {
 }
 
 impl KeyspaceArgs {
+    /// Whether one was named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.keyspace.is_some()
+    }
+
     /// The keyspace, which must exist.
     pub(crate) fn of<'a>(&self, db: &'a Db) -> Result<OpenKeyspace<'a>, Failure> {
         match &self.keyspace {
@@ -54,6 +62,13 @@ impl OpenKeyspace<'_> {
         match self {
             Self::Default(db) => db.get(key),
             Self::Named(keyspace) => keyspace.get(key),
+        }
+    }
+
+    pub(crate) fn explain(&self, key: &[u8]) -> trommel::Result<Explanation> {
+        match self {
+            Self::Default(db) => db.explain(key),
+            Self::Named(keyspace) => keyspace.explain(key),
         }
     }
 
@@ -90,6 +105,14 @@ impl OpenKeyspace<'_> {
         match self {
             Self::Default(_) => _ = batch.put(key, value),
             Self::Named(keyspace) => _ = batch.keyspace(keyspace).put(key, value),
+        }
+    }
+
+    /// Adds a merge to a batch.
+    pub(crate) fn merge(&self, batch: &mut WriteBatch, key: &[u8], operand: &[u8]) {
+        match self {
+            Self::Default(_) => _ = batch.merge(key, operand),
+            Self::Named(keyspace) => _ = batch.keyspace(keyspace).merge(key, operand),
         }
     }
 
@@ -159,8 +182,32 @@ struct CreateKeyspaceArgs {
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
+    /// Its merge operator, counter, max or set-union; it stays [default: the store's]
+    #[arg(long, value_name = "NAME", hide_possible_values = true)]
+    merge_operator: Option<OperatorName>,
+    /// How long its entries last: 90s, 24h; 0: forever [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    ttl: Option<Duration>,
     #[command(flatten)]
     store: StoreArgs,
+}
+
+/// A merge operator that comes with the library.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OperatorName {
+    Counter,
+    Max,
+    SetUnion,
+}
+
+impl OperatorName {
+    fn operator(self) -> Arc<dyn MergeOperator> {
+        match self {
+            Self::Counter => Merge::counter(),
+            Self::Max => Merge::max(),
+            Self::SetUnion => Merge::set_union(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -192,6 +239,10 @@ pub(crate) fn run(
             if let Some(compression) = args.compression {
                 options = options.compression(compression);
             }
+            if let Some(name) = args.merge_operator {
+                options = options.merge_operator(name.operator());
+            }
+            options = options.ttl(args.ttl.filter(|ttl| !ttl.is_zero()));
             Ok(db.keyspace(&args.name, options).map(drop)?)
         }),
         KeyspacesCommand::Drop(DropKeyspaceArgs { name, yes: false, .. }) => {

@@ -7,6 +7,7 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod dump;
+pub(crate) mod explain;
 pub(crate) mod files;
 pub(crate) mod filter_bench;
 pub(crate) mod filters;

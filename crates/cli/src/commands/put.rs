@@ -1,13 +1,14 @@
-//! `trommel put`, `trommel delete` and `trommel delete-range`.
+//! `trommel put`, `trommel merge`, `trommel delete` and `trommel delete-range`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::ops::Bound;
 
-use clap::Args;
-use trommel::{WriteBatch, WriteOptions};
+use clap::{Args, ValueEnum};
+use trommel::{Db, Error, Merge, Options, WriteBatch, WriteOptions};
 
-use crate::commands::keyspaces::KeyspaceArgs;
+use crate::commands::base::setting;
+use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::scan::RangeArgs;
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
@@ -38,20 +39,163 @@ pub(crate) struct PutArgs {
 
 pub(crate) fn run_put(args: &PutArgs, session: Session<'_>) -> Result<(), Failure> {
     let key = args.key_form.of_argument(&args.key)?;
-    let value = if args.value == "-" {
-        let mut value = Vec::new();
-        let read = session.input()?.lock().read_to_end(&mut value);
-        read.map_err(|error| Failure::Other(format!("reading standard input: {error}")))?;
-        value
-    } else {
-        args.value_form.of_argument(&args.value)?
-    };
+    let value = value_of(&args.value, args.value_form, session)?;
     args.write.make_and(session, args.create, |db| {
         let mut batch = WriteBatch::new();
         args.keyspace.of(db)?.put(&mut batch, &key, &value);
         db.write_with(batch, durability(args.sync))?;
         Ok(())
     })
+}
+
+/// The value of an argument: in its form, or all of standard input.
+fn value_of(text: &OsStr, form: ValueForm, session: Session<'_>) -> Result<Vec<u8>, Failure> {
+    if text != "-" {
+        return form.of_argument(text);
+    }
+    let mut value = Vec::new();
+    let read = session.input()?.lock().read_to_end(&mut value);
+    read.map_err(|error| Failure::Other(format!("reading standard input: {error}")))?;
+    Ok(value)
+}
+
+pub(crate) const MERGE_ABOUT: &str = "\
+Merges an operand into the value of a key, without reading it: the merge operator of the store makes \
+one value of both. A store has one operator, recorded with its first merge; before that, --operator \
+names one of those that come with Trommel.";
+
+pub(crate) const MERGE_HELP: &str = "\
+Examples:
+  trommel merge --db data --operator counter --number visits 1
+  trommel merge --db data --keyspace pages --number home -2
+  trommel merge --db data --operator max last-visit 2026-11-29
+max compares bytes: values of one length, such as dates, are ordered as expected.";
+
+/// The name of [`Merge::counter`].
+const COUNTER: &str = "trommel.counter";
+
+/// A merge operator that comes with the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum BuiltIn {
+    Counter,
+    Max,
+    SetUnion,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The key, in the form that --key-format says
+    key: OsString,
+    /// The operand, in the form that --value-format says; - takes standard input, byte for byte
+    #[arg(allow_hyphen_values = true)]
+    operand: OsString,
+    /// The operand is a whole number, of 8 bytes in the store, as counter counts it
+    #[arg(long, conflicts_with = "value_format")]
+    number: bool,
+    /// The merge operator of a store that has none yet: counter, max or set_union
+    #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true)]
+    operator: Option<BuiltIn>,
+    /// Sync the write to the device before returning
+    #[arg(long)]
+    sync: bool,
+    /// Create the store if the directory is missing or empty
+    #[arg(long)]
+    create: bool,
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+    #[command(flatten)]
+    value_form: ValueForm,
+}
+
+pub(crate) fn run_merge(args: &MergeArgs, session: Session<'_>) -> Result<(), Failure> {
+    let key = args.key_form.of_argument(&args.key)?;
+    let operand = match args.number {
+        true => number_of(&args.operand)?,
+        false => value_of(&args.operand, args.value_form, session)?,
+    };
+    let operator = args.operator.map(|operator| match operator {
+        BuiltIn::Counter => Merge::counter(),
+        BuiltIn::Max => Merge::max(),
+        BuiltIn::SetUnion => Merge::set_union(),
+    });
+    if session.open.is_some() && operator.is_some() {
+        return Err(Failure::Usage(
+            "the shell has its store open already: leave out --operator".into(),
+        ));
+    }
+    let with_operator = |options: Options| match operator {
+        Some(operator) => options.writes(|w| w.merge_operator(operator)),
+        None => options,
+    };
+    args.write.make_with(session, args.create, with_operator, |db| {
+        let (place, mut batch) = (args.keyspace.of(db)?, WriteBatch::new());
+        check_operand(args, db, &place, &operand)?;
+        place.merge(&mut batch, &key, &operand);
+        match db.write_with(batch, durability(args.sync)) {
+            Err(Error::Merge(failure)) if failure.operator.is_empty() => Err(Failure::Usage(
+                "the store has no merge operator yet: --operator counter, max or set_union gives it \
+                 one, which stays (in the shell, leave it first)"
+                    .into(),
+            )),
+            written => Ok(written.map(drop)?),
+        }
+    })
+}
+
+/// Refuses flags, or an operand, that do not fit the merge operator of the key.
+fn check_operand(
+    args: &MergeArgs,
+    db: &Db,
+    place: &OpenKeyspace<'_>,
+    operand: &[u8],
+) -> Result<(), Failure> {
+    let own = match place {
+        OpenKeyspace::Default(_) => None,
+        OpenKeyspace::Named(keyspace) => {
+            let settings = keyspace.options().settings().into_iter();
+            settings.filter(|(option, _)| *option == "merge_operator").map(|(_, name)| name).next()
+        }
+    };
+    if let Some(name) = own.as_ref().filter(|_| args.operator.is_some()) {
+        return Err(Failure::Usage(format!(
+            "the keyspace has a merge operator of its own, {name}: leave out --operator"
+        )));
+    }
+    let name = own.or_else(|| setting(&db.options(), "merge_operator"));
+    let is_counter = name.as_ref().is_some_and(|name| name.trim_matches('"') == COUNTER);
+    let what = match name {
+        Some(_) if is_counter && operand.len() != 8 => {
+            let bytes = operand.len();
+            format!(
+                "a counter takes operands of 8 bytes, not of {bytes}: --number writes a number so"
+            )
+        }
+        Some(name) if args.number && !is_counter && name != "none" => {
+            format!("--number is for a counter, and the merge operator is {name}: leave it out")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(what))
+}
+
+/// The bytes of a number from -2^63 to 2^64 - 1, as a counter has them.
+fn number_of(text: &OsStr) -> Result<Vec<u8>, Failure> {
+    let number = text.to_str().and_then(|text| {
+        let signed = || text.parse::<i64>().map(i64::cast_unsigned);
+        text.parse::<u64>().or_else(|_| signed()).ok()
+    });
+    match number {
+        Some(number) => Ok(number.to_le_bytes().to_vec()),
+        None => Err(Failure::Usage(format!(
+            "{} is no whole number from -2^63 to 2^64 - 1",
+            text.to_string_lossy()
+        ))),
+    }
 }
 
 #[derive(Debug, Args)]

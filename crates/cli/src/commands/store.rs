@@ -8,7 +8,7 @@ use clap::Subcommand;
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
 use super::{
-    admin, backup, dump, filters, get, keyspaces, levels, load, put, rebuild, scan, verify,
+    admin, backup, dump, explain, filters, get, keyspaces, levels, load, put, rebuild, scan, verify,
 };
 use crate::failure::Failure;
 
@@ -20,6 +20,9 @@ pub(crate) enum StoreCommand {
     Mget(get::MgetArgs),
     /// Set a key to a value
     Put(put::PutArgs),
+    /// Merge an operand into the value of a key
+    #[command(long_about = put::MERGE_ABOUT, after_help = put::MERGE_HELP)]
+    Merge(put::MergeArgs),
     /// Delete keys
     Delete(put::DeleteArgs),
     /// Delete all keys in a range
@@ -31,7 +34,7 @@ pub(crate) enum StoreCommand {
     #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
     Load(load::LoadArgs),
     /// Print or save entries in a form that load reads
-    #[command(after_help = dump::AFTER_HELP)]
+    #[command(long_about = dump::LONG_ABOUT, after_help = dump::AFTER_HELP)]
     Dump(dump::DumpArgs),
     /// List, create and drop keyspaces
     #[command(long_about = keyspaces::LONG_ABOUT, after_help = keyspaces::AFTER_HELP)]
@@ -80,6 +83,9 @@ pub(crate) enum StoreCommand {
     /// Show every file that holds a key, and each filter's answer for it
     #[command(long_about = find::LONG_ABOUT, after_help = find::AFTER_HELP)]
     Find(find::FindArgs),
+    /// Look up a key, and show each step: filters, blocks and times
+    #[command(long_about = explain::LONG_ABOUT, after_help = explain::AFTER_HELP)]
+    Explain(explain::ExplainArgs),
     /// Show the properties of a store and of each of its tables
     #[command(long_about = properties::LONG_ABOUT)]
     Properties(properties::PropertiesArgs),
@@ -94,6 +100,7 @@ impl StoreCommand {
             Self::Get(args) => get::run_get(&args, session, out),
             Self::Mget(args) => get::run_mget(&args, session, out),
             Self::Put(args) => put::run_put(&args, session),
+            Self::Merge(args) => put::run_merge(&args, session),
             Self::Delete(args) => put::run_delete(&args, session),
             Self::DeleteRange(args) => put::run_delete_range(&args, session),
             Self::Scan(args) => scan::run(&args, session, out),
@@ -116,6 +123,7 @@ impl StoreCommand {
             Self::Log(args) => log::run(&args, session, out),
             Self::Manifest(args) => manifest::run(&args, session, out),
             Self::Find(args) => find::run(&args, session, out),
+            Self::Explain(args) => explain::run(&args, session, out),
             Self::Properties(args) => properties::run(&args, session, out),
             Self::Files(args) => listing::run(&args, session, out),
         }

@@ -286,7 +286,7 @@ impl WriteArgs {
         session: Session<'_>,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.open_and(session, false, act)
+        self.open_and(session, false, |options| options, act)
     }
 
     /// Calls `act` on the store as if it were open for writing with these options: opened read-only
@@ -297,7 +297,7 @@ impl WriteArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if session.open.is_some() {
-            return self.open_and(session, false, act);
+            return self.open_and(session, false, |options| options, act);
         }
         let dir = self.store.dir()?;
         let options = self.apply(Base::of(&dir, &of_a_command(false)).options);
@@ -334,6 +334,7 @@ impl WriteArgs {
         &self,
         session: Session<'_>,
         create: bool,
+        change: impl FnOnce(Options) -> Options,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
@@ -347,6 +348,7 @@ impl WriteArgs {
         let dir = self.store.dir()?;
         let base = Base::of(&dir, &of_a_command(create));
         let options = self.apply(base.options.clone().opening(|o| o.salvage(self.salvage)));
+        let options = change(options);
         let db = base.open(&dir, &options)?;
         if self.salvage && db.recovery_report().dropped.is_empty() {
             let _ = writeln!(io::stderr(), "salvage: nothing had to be dropped");
@@ -363,7 +365,19 @@ impl WriteArgs {
         create: bool,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let result = self.open_and(session, create, act);
+        self.make_with(session, create, |options| options, act)
+    }
+
+    /// As [`WriteArgs::make_and`], with options changed by `change` if the store is not already
+    /// open.
+    pub(crate) fn make_with<T>(
+        &self,
+        session: Session<'_>,
+        create: bool,
+        change: impl FnOnce(Options) -> Options,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let result = self.open_and(session, create, change, act);
         result.map_err(|failure| match &failure {
             Failure::Store(trommel::Error::NotAStore { dir, .. })
                 if !create && is_missing_or_empty(dir) =>

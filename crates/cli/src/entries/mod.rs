@@ -6,6 +6,9 @@
 //! * `csv`: a header with the columns `key` and `value`, then one entry per record.
 //! * `binary`: a checksummed dump ([`trommel::dump`]).
 //!
+//! In the first and the last the entries of named keyspaces follow those of the default one, each
+//! keyspace after a line or a block with its name and its options.
+//!
 //! The first three write keys and values according to `--key-format` and `--value-format`; jsonl
 //! records which. The first and the last detect truncation and corruption.
 
@@ -17,13 +20,14 @@ mod tests;
 
 use clap::ValueEnum;
 
-pub(crate) use reading::{EntryReader, Source};
+pub(crate) use reading::{EntryReader, Item, Source};
 pub(crate) use writing::EntryWriter;
 
 use crate::text::TextForm;
 
-/// The schema of a jsonl dump.
+/// The schema of a jsonl dump, and of one with named keyspaces.
 const SCHEMA: &str = "trommel.dump.v1";
+const SCHEMA_OF_KEYSPACES: &str = "trommel.dump.v2";
 
 /// The form of a stream of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -36,6 +40,13 @@ pub(crate) enum StreamForm {
     Csv,
     /// Checked blocks; see docs/format/dump.md
     Binary,
+}
+
+impl StreamForm {
+    /// Whether it can hold named keyspaces.
+    pub(crate) fn takes_keyspaces(self) -> bool {
+        matches!(self, Self::Jsonl | Self::Binary)
+    }
 }
 
 /// The text forms of keys and values in a stream.

@@ -1,16 +1,17 @@
 //! Reads entries from untrusted bytes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
 use serde::Deserialize;
-use trommel::dump::{DumpReader, MAGIC};
+use trommel::dump::{DumpItem, DumpReader, MAGIC};
 use trommel::vfs::{Access, DiskVfs, FileInput, Vfs as _};
-use trommel::{Corruption, MAX_KEY_BYTES};
+use trommel::{Corruption, KeyspaceOptions, MAX_KEY_BYTES};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Forms, SCHEMA, StreamForm};
+use super::{Forms, SCHEMA, SCHEMA_OF_KEYSPACES, StreamForm};
 use crate::failure::Failure;
 use crate::text::TextForm;
 
@@ -53,6 +54,21 @@ type Input = BufReader<Chain<Cursor<Vec<u8>>, Box<dyn Read>>>;
 /// A key and a value.
 type Entry = (Vec<u8>, Vec<u8>);
 
+/// A part of a stream.
+#[derive(Debug)]
+pub(crate) enum Item {
+    /// An entry of the keyspace that was begun last, or of the first.
+    Entry(Vec<u8>, Vec<u8>),
+    /// The beginning of a named keyspace.
+    Keyspace(String, KeyspaceOptions),
+}
+
+impl From<Entry> for Item {
+    fn from((key, value): Entry) -> Self {
+        Self::Entry(key, value)
+    }
+}
+
 /// Reads entries in one of the forms.
 pub(crate) struct EntryReader {
     name: PathBuf,
@@ -61,7 +77,7 @@ pub(crate) struct EntryReader {
 }
 
 enum Reading {
-    Jsonl { lines: Lines, has_head: bool, entries: u64 },
+    Jsonl { lines: Lines, has_head: bool, entries: u64, keyspaces: BTreeSet<String> },
     Text(Lines),
     Csv { reader: Box<csv::Reader<Input>>, key: usize, value: usize },
     Binary(Box<DumpReader<Input>>),
@@ -93,7 +109,8 @@ impl EntryReader {
         let lines = |input| Lines { input, number: 0, offset: 0, line: Vec::new(), before: None };
         let reading = match form {
             StreamForm::Jsonl => {
-                Reading::Jsonl { lines: lines(input), has_head: false, entries: 0 }
+                let (lines, keyspaces) = (lines(input), BTreeSet::new());
+                Reading::Jsonl { lines, has_head: false, entries: 0, keyspaces }
             }
             StreamForm::Text => Reading::Text(lines(input)),
             StreamForm::Csv => open_csv(input, &name)?,
@@ -102,21 +119,27 @@ impl EntryReader {
         Ok(Self { name, forms, reading })
     }
 
-    /// The next entry, or none at the end.
+    /// The next entry or keyspace, or none at the end.
     ///
     /// # Errors
     /// With the number of the line, or the offset, and the reason.
-    pub(crate) fn next_entry(&mut self) -> Result<Option<Entry>, Failure> {
+    pub(crate) fn next_item(&mut self) -> Result<Option<Item>, Failure> {
         let Self { name, forms, reading } = self;
         match reading {
-            Reading::Binary(reader) => {
-                let entry = reader.next_entry()?;
-                Ok(entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
-            }
+            Reading::Binary(reader) => Ok(match reader.next_item()? {
+                None => None,
+                Some(DumpItem::Entry { key, value }) => {
+                    Some(Item::Entry(key.to_vec(), value.to_vec()))
+                }
+                Some(DumpItem::Keyspace { name, options }) => {
+                    Some(Item::Keyspace(name.to_owned(), options.clone()))
+                }
+                Some(_) => return Err(Failure::Other("an unknown part of a dump".into())),
+            }),
             Reading::Text(lines) => {
                 let number = lines.number + 1;
                 let Some(line) = lines.next(name)? else { return Ok(None) };
-                let entry = text_entry(line, forms);
+                let entry = text_entry(line, forms).map(Item::from);
                 entry.map(Some).map_err(|what| bad_line(name, number, &what))
             }
             Reading::Csv { reader, key, value } => {
@@ -127,11 +150,18 @@ impl EntryReader {
                     return Ok(None);
                 }
                 let field = |at: &usize| record.get(*at).unwrap_or_default();
-                let entry = forms.entry(field(key), field(value));
+                let entry = forms.entry(field(key), field(value)).map(Item::from);
                 entry.map(Some).map_err(|what| bad_line(name, number, &what))
             }
-            Reading::Jsonl { lines, has_head, entries } => {
-                next_of_jsonl(name, forms, lines, has_head, entries)
+            Reading::Jsonl { lines, has_head, entries, keyspaces } => {
+                let item = next_of_jsonl(name, forms, lines, has_head, entries)?;
+                if let Some(Item::Keyspace(keyspace, _)) = &item
+                    && !keyspaces.insert(keyspace.clone())
+                {
+                    let what = format!("the keyspace \"{keyspace}\" begins a second time");
+                    return Err(bad_line(name, lines.number, &what));
+                }
+                Ok(item)
             }
         }
     }
@@ -208,6 +238,9 @@ struct JsonLine {
     value_format: Option<String>,
     key: Option<String>,
     value: Option<String>,
+    /// Of an entry, these two may be anything.
+    keyspace: Option<serde_json::Value>,
+    options: Option<serde_json::Value>,
     entries: Option<u64>,
     xxh3: Option<String>,
 }
@@ -218,7 +251,7 @@ fn next_of_jsonl(
     lines: &mut Lines,
     has_head: &mut bool,
     entries: &mut u64,
-) -> Result<Option<Entry>, Failure> {
+) -> Result<Option<Item>, Failure> {
     let (number, offset) = (lines.number + 1, lines.offset);
     let damage = |what: &str| Failure::Store(Corruption::new(name, offset, what.to_owned()).into());
     let is_dump = *has_head;
@@ -228,20 +261,16 @@ fn next_of_jsonl(
         false => bad_line(name, number, what),
     };
     let Some(line) = lines.next(name)? else {
-        let cut = is_dump.then(|| {
-            damage(
-                "it is truncated: the last line, with the number of entries, is \
-                                    missing",
-            )
-        });
-        return cut.map_or(Ok(None), Err);
+        let what = "it is truncated: the last line, with the number of entries, is missing";
+        return if is_dump { Err(damage(what)) } else { Ok(None) };
     };
     let line: JsonLine = serde_json::from_slice(line)
         .map_err(|error| bad(&format!("it is not an object with a key and a value: {error}")))?;
     match line {
         JsonLine { schema: Some(schema), key_format, value_format, .. } => {
-            if schema != SCHEMA || number > 1 {
-                let what = format!("its schema is \"{schema}\", and this program reads {SCHEMA}");
+            if ![SCHEMA, SCHEMA_OF_KEYSPACES].contains(&&*schema) || number > 1 {
+                let known = format!("{SCHEMA} and {SCHEMA_OF_KEYSPACES}");
+                let what = format!("its schema is \"{schema}\", and this program reads {known}");
                 return Err(trommel::Error::Unsupported { file: name.into(), what }.into());
             }
             *has_head = true;
@@ -250,10 +279,20 @@ fn next_of_jsonl(
             forms.value = form_of(value_format.as_deref(), forms.value).map_err(|w| bad(&w))?;
             next_of_jsonl(name, forms, lines, has_head, entries)
         }
+        JsonLine { key: Some(_), keyspace: Some(serde_json::Value::String(keyspace)), .. } => {
+            let line = serde_json::json!({"keyspace": keyspace});
+            let what = "an entry is of the keyspace that was begun last, not of one that it names";
+            Err(bad(&format!(
+                "{what}: begin that by a line of its own, {line}, before its entries"
+            )))
+        }
         JsonLine { key: Some(key), value: Some(value), .. } => {
             *entries += 1;
-            let entry = forms.entry(key.as_bytes(), value.as_bytes());
+            let entry = forms.entry(key.as_bytes(), value.as_bytes()).map(Item::from);
             entry.map(Some).map_err(|what| bad(&what))
+        }
+        JsonLine { keyspace: Some(keyspace), key: None, value: None, options, .. } => {
+            begin_keyspace((name, number), keyspace, options, bad).map(Some)
         }
         JsonLine { entries: Some(count), key: None, xxh3, .. } if is_dump => {
             *has_head = false;
@@ -273,6 +312,30 @@ fn next_of_jsonl(
         JsonLine { key: None, .. } => Err(bad("there is no \"key\"")),
         JsonLine { .. } => Err(bad("there is no \"value\"")),
     }
+}
+
+/// What a line that begins a keyspace says.
+fn begin_keyspace(
+    (name, number): (&Path, u64),
+    keyspace: serde_json::Value,
+    options: Option<serde_json::Value>,
+    bad: impl Fn(&str) -> Failure,
+) -> Result<Item, Failure> {
+    let bad = |why| bad(&format!("it does not begin a keyspace: {why}"));
+    let keyspace: String = serde_json::from_value(keyspace).map_err(bad)?;
+    let options = options.map(serde_json::from_value).transpose().map_err(bad)?;
+    let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
+        let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
+        Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
+    })?;
+    Ok(Item::Keyspace(keyspace, options))
+}
+
+/// The options of a keyspace, of their names and texts.
+fn keyspace_options(settings: &BTreeMap<String, String>) -> trommel::Result<KeyspaceOptions> {
+    let set =
+        |all: KeyspaceOptions, (name, value): (&String, &String)| all.with_setting(name, value);
+    settings.iter().try_fold(KeyspaceOptions::new(), set)
 }
 
 /// Compares the checksum in a dump's last line with that of the lines before it.

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use trommel::{Compression, KeyspaceOptions};
 use trommel_harness::ScratchDir;
 
 use super::*;
@@ -24,7 +25,7 @@ fn file(bytes: &[u8]) -> (ScratchDir, Source) {
 
 fn written(form: StreamForm, forms: Forms, entries: &Entries) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut writer = EntryWriter::new(form, forms, &mut bytes).unwrap();
+    let mut writer = EntryWriter::new(form, forms, false, &mut bytes).unwrap();
     for (key, value) in entries {
         writer.write(key, value).unwrap();
     }
@@ -35,7 +36,11 @@ fn written(form: StreamForm, forms: Forms, entries: &Entries) -> Vec<u8> {
 fn read(bytes: &[u8], form: Option<StreamForm>, forms: Forms) -> Result<Entries, Failure> {
     let (_dir, source) = file(bytes);
     let mut reader = EntryReader::open(&source, form, forms)?;
-    std::iter::from_fn(|| reader.next_entry().transpose()).collect()
+    let entry = |item| match item {
+        Item::Entry(key, value) => (key, value),
+        Item::Keyspace(name, _) => panic!("there is no keyspace {name}"),
+    };
+    std::iter::from_fn(|| reader.next_item().transpose().map(|item| item.map(entry))).collect()
 }
 
 /// The exit code and the error, without the path in front.
@@ -88,6 +93,9 @@ fn forms_are_detected_by_their_first_bytes() {
     assert_eq!(refusal(b"", None).0, 1);
     let by_hand = b"{\"value\":\"v\",\"key\":\"k\",\"found\":true}";
     assert_eq!(read(by_hand, None, UTF8).unwrap(), entries);
+    // Fields of other programs that keyspaces have a use for, but not in entries.
+    let foreign = b"{\"key\":\"k\",\"value\":\"v\",\"keyspace\":7,\"options\":[1]}";
+    assert_eq!(read(foreign, None, UTF8).unwrap(), entries);
     let other = b"note,value,key\r\nx,v,k\r\n";
     assert_eq!(read(other, Some(StreamForm::Csv), UTF8).unwrap(), entries);
 }
@@ -101,6 +109,14 @@ fn wrong_lines_are_named() {
         ("{\"key\":\"a\"}\n", None, "line 1: there is no \"value\""),
         ("{}\n", None, "line 1: there is no \"key\""),
         ("{\"key\":\"a\",\"value\":\"\"}\n\n", None, "line 2: it is not an object"),
+        (
+            "{\"keyspace\":\"users\",\"key\":\"k\",\"value\":\"v\"}\n",
+            None,
+            "line 1: an entry is of the keyspace that was begun last, not of one that it names: begin \
+             that by a line of its own, {\"keyspace\":\"users\"}, before its entries",
+        ),
+        ("{\"keyspace\":\"a\",\"value\":\"v\"}\n", None, "line 1: there is no \"key\""),
+        ("{\"keyspace\":7}\n", None, "line 1: it does not begin a keyspace: invalid type"),
         ("a,b\n1,2\n", Some(StreamForm::Csv), "line 1: the header must have the columns"),
         ("key,value\na,1\nb\n", Some(StreamForm::Csv), "CSV error: record 2 (line: 3"),
     ] {
@@ -131,7 +147,7 @@ fn a_dump_in_lines_knows_that_it_is_whole() {
     }
     let bare = text.replace(",\"xxh3\":", ",\"note\":");
     assert!(refusal(bare.as_bytes(), None).1.contains("no checksum"), "{bare}");
-    let newer = text.replace("dump.v1", "dump.v2");
+    let newer = text.replace("dump.v1", "dump.v3");
     assert_eq!(refusal(newer.as_bytes(), None).0, 6);
 }
 
@@ -154,4 +170,34 @@ fn no_flip_in_a_dump_in_lines_goes_unseen() {
     let (code, said) = refusal(&flipped, None);
     assert_eq!(code, 4);
     assert!(said.contains("checksum"), "{said}");
+}
+
+#[test]
+fn keyspaces_are_read_back_with_their_options() {
+    let options = KeyspaceOptions::new().compression(Compression::None);
+    for form in [StreamForm::Jsonl, StreamForm::Binary] {
+        let mut bytes = Vec::new();
+        let mut writer = EntryWriter::new(form, UTF8, true, &mut bytes).unwrap();
+        writer.write(b"k", b"1").unwrap();
+        writer.begin_keyspace("a", &options).unwrap();
+        writer.begin_keyspace("b", &KeyspaceOptions::new()).unwrap();
+        writer.write(b"a", b"2").unwrap();
+        assert_eq!(writer.finish().unwrap(), 2);
+        let (_dir, source) = file(&bytes);
+        let mut reader = EntryReader::open(&source, None, UTF8).unwrap();
+        let mut next = || match reader.next_item().unwrap() {
+            Some(Item::Entry(key, value)) => format!("{} {}", key.escape_ascii(), value[0]),
+            Some(Item::Keyspace(name, options)) => format!("{name} {:?}", options.settings()),
+            None => "end".to_owned(),
+        };
+        assert_eq!(next(), "k 49");
+        assert_eq!(next(), "a [(\"compression\", \"none\")]");
+        assert_eq!([next(), next(), next()], ["b []", "a 50", "end"]);
+    }
+    let later = "{\"keyspace\":\"a\",\"options\":{\"colour\":\"green\"}}\n";
+    let (code, said) = refusal(later.as_bytes(), None);
+    assert!(code == 6 && said.contains("colour = green"), "{code} {said}");
+    let budget = "{\"keyspace\":\"a\",\"options\":{\"filters\":\"budget=10/key\"}}\n";
+    let (code, said) = refusal(budget.as_bytes(), None);
+    assert!(code == 6 && said.contains("no filter budget of its own"), "{code} {said}");
 }

@@ -1,12 +1,14 @@
 //! Writes entries.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde_json::json;
+use trommel::KeyspaceOptions;
 use trommel::dump::DumpWriter;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Forms, SCHEMA, StreamForm};
+use super::{Forms, SCHEMA, SCHEMA_OF_KEYSPACES, StreamForm};
 
 /// Writes entries in one of the forms.
 pub(crate) struct EntryWriter<W: Write> {
@@ -23,11 +25,18 @@ enum EntrySink<W: Write> {
 }
 
 impl<W: Write> EntryWriter<W> {
-    pub(crate) fn new(form: StreamForm, forms: Forms, out: W) -> io::Result<Self> {
+    /// Begins a stream; with named keyspaces on request, of a form that takes them.
+    pub(crate) fn new(
+        form: StreamForm,
+        forms: Forms,
+        has_keyspaces: bool,
+        out: W,
+    ) -> io::Result<Self> {
         let sink = match form {
             StreamForm::Jsonl => {
                 let (key, value) = (forms.key.name(), forms.value.name());
-                let head = json!({"schema": SCHEMA, "key_format": key, "value_format": value});
+                let schema = if has_keyspaces { SCHEMA_OF_KEYSPACES } else { SCHEMA };
+                let head = json!({"schema": schema, "key_format": key, "value_format": value});
                 let mut out = Box::new(Hashed { out, hash: Xxh3::new() });
                 writeln!(out, "{head}")?;
                 EntrySink::Jsonl(out)
@@ -37,6 +46,9 @@ impl<W: Write> EntryWriter<W> {
                 let mut writer = Box::new(csv::Writer::from_writer(out));
                 writer.write_record(["key", "value"]).map_err(io_error)?;
                 EntrySink::Csv(writer)
+            }
+            StreamForm::Binary if has_keyspaces => {
+                EntrySink::Binary(DumpWriter::with_keyspaces(out)?)
             }
             StreamForm::Binary => EntrySink::Binary(DumpWriter::new(out)?),
         };
@@ -60,6 +72,24 @@ impl<W: Write> EntryWriter<W> {
                 writer.write_record([key, value]).map_err(io_error)
             }
             EntrySink::Binary(writer) => writer.append(key, value),
+        }
+    }
+
+    /// Begins the entries of a named keyspace.
+    pub(crate) fn begin_keyspace(
+        &mut self,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> io::Result<()> {
+        match &mut self.sink {
+            EntrySink::Jsonl(out) => {
+                let options: BTreeMap<_, _> = options.settings().into_iter().collect();
+                writeln!(out, "{}", json!({"keyspace": name, "options": options}))
+            }
+            EntrySink::Binary(writer) => writer.begin_keyspace(name, options),
+            EntrySink::Text(_) | EntrySink::Csv(_) => {
+                Err(io::Error::other("text and csv hold one keyspace"))
+            }
         }
     }
 

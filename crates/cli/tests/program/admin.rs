@@ -315,7 +315,7 @@ fn foreign_filters_are_counted_and_are_not_corruption() {
         (format!("sst check --format=jsonl {table}"), "\"foreign_filter\":true}"),
         (
             format!("sst info {table}"),
-            "it was made by the policy \"unheard of\", which is not here",
+            "it was made by the policy \"unheard of\", which this program does not have",
         ),
     ] {
         let ran = program.run(&line);

@@ -194,3 +194,22 @@ fn certain_entries_are_read_around_corruption() {
     assert!(scan.err.contains("in doubt, skipped where not certain: apple to pear"));
     assert_eq!(program.run_on("scan --degraded --from=q --count").code, Some(0));
 }
+
+/// Such a dump used to end with exit code 0, without any of the named keyspaces.
+#[test]
+fn a_dump_without_its_catalog_ends_with_exit_code_4() {
+    let program = with_store(&[("apple", "red")]);
+    assert_eq!(program.run_on("flush").code, Some(0));
+    let old = tables(&program.path("db"));
+    for line in ["keyspaces create users", "flush"] {
+        assert_eq!(program.run_on(line).code, Some(0), "{line}");
+    }
+    for table in tables(&program.path("db")).iter().filter(|table| !old.contains(table)) {
+        fs::remove_file(table).unwrap();
+    }
+    let file = program.path("dumped");
+    let ran = program.run_on(&format!("dump --degraded --as text {}", file.display()));
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(ran.err.ends_with("the named keyspaces were not dumped\n"), "{ran:?}");
+    assert_eq!(fs::read_to_string(file).unwrap(), "apple\tred\n");
+}

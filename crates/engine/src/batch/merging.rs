@@ -24,14 +24,15 @@ impl WriteBatch {
         self.push_default(OpKind::Merge, key.as_ref(), operand.as_ref())
     }
 
-    /// The first key that it merges an operand into, if there is one.
-    pub(crate) fn merged_key(&self) -> Option<&[u8]> {
-        if self.has_operands { self.find_merged_key() } else { None }
+    /// Whether it merges operands.
+    #[inline]
+    pub(crate) fn has_operands(&self) -> bool {
+        self.has_operands
     }
 
-    #[cold]
-    fn find_merged_key(&self) -> Option<&[u8]> {
-        let mut merges = self.operations().flatten().filter(|op| op.kind == OpKind::Merge);
-        merges.next().map(|op| op.key)
+    /// The keys that it merges operands into, as they are encoded.
+    pub(crate) fn merged_keys(&self) -> impl Iterator<Item = &[u8]> {
+        let merges = self.operations().flatten().filter(|op| op.kind == OpKind::Merge);
+        merges.map(|op| op.key)
     }
 }

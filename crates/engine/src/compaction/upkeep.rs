@@ -4,8 +4,9 @@
 //! 1. *Dead entries.* A compaction keeps an older version of a key for as long as a snapshot sees
 //!    it, and nothing revisits it: its table may stay for ever. The manifest's counts of entries
 //!    and keys say how many such versions a table has. Once the oldest snapshot is as new as the
-//!    whole table, a rewrite is certain to drop all of them. After a reopen there are no snapshots.
-//!    Not in a store with a merge operator: which versions operands need is not in the manifest.
+//!    whole table, a rewrite is certain to drop all of them, except those that merge operands need:
+//!    which these are is not in the manifest, so a table may be rewritten once in vain, and again
+//!    after a reopen ([`TableFile::is_rid_of_dead`]). After a reopen there are no snapshots.
 //! 2. A rewrite also drops the tombstones of a table that overlaps no deeper table. If there are
 //!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
 //!    nothing any more.
@@ -20,7 +21,7 @@
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
 //!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
 //!    their bytes.
-//! 5. None of this goes on for ever: a table rewritten for its dead entries has none afterwards,
+//! 5. None of this goes on for ever: a table rewritten for its dead entries is not again,
 //!    tombstones only move down, and small tables whose merge left as many, which can happen when
 //!    memory for filters is short, are left alone ([`TableFile::stays_small`]).
 //!
@@ -59,8 +60,7 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
         (level + 1..LEVELS)
             .all(|below| version.span(below, &table.smallest, &table.largest).is_empty())
     };
-    // With a merge operator, older versions may be what operands are merged into.
-    let has_hidden = version.merge_operator.is_none() && table.entries > table.keys;
+    let has_hidden = table.entries > table.keys && !table.is_rid_of_dead();
     has_hidden || level > 0 && are_many(table.deletions, table.entries) && is_deepest()
 }
 

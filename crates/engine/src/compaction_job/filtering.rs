@@ -33,13 +33,16 @@ impl Filtering {
     /// What the filter leaves of `entry`, which is kept, and of which no snapshot sees any if it
     /// `is_unseen`; `None` if nothing. `hides` is called if the entry is removed: whether there may
     /// be older versions for a reader to see. What has expired by `snapshots`, though not yet by
-    /// the recorded horizon, which the drop rule goes by, is not passed to the filter.
+    /// the recorded horizon, which the drop rule goes by, is not passed to the filter. `has_newer`
+    /// is called if the filter wants a change: whether the entry is what merge operands elsewhere
+    /// apply to, so that it is not the value that a reader sees, and stays.
     pub(super) fn apply<'e>(
         &'e mut self,
         entry: EntryRef<'e>,
         is_unseen: bool,
         snapshots: &Snapshots,
         hides: impl FnOnce() -> bool,
+        has_newer: impl FnOnce() -> bool,
     ) -> Option<EntryRef<'e>> {
         let is_filtered = entry.kind == EntryKind::Put && is_unseen;
         if !is_filtered || entry.seqno < snapshots.horizon() {
@@ -50,6 +53,7 @@ impl Filtering {
         }
         match self.filter.decide(&self.context, self.default.strip(entry.key), entry.value) {
             FilterDecision::Keep => Some(entry),
+            _ if has_newer() => Some(entry),
             FilterDecision::Remove => {
                 self.filter.count_removed();
                 let hides = hides();

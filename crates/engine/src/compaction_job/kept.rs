@@ -1,7 +1,7 @@
 //! The entries that one thread of a compaction keeps, on their way to its outputs: past the
 //! compaction filter, and to the table that is written next.
 
-use trommel_base::EntryRef;
+use trommel_base::{EntryRef, SeqNo};
 use trommel_sstable::FilterLabel;
 
 use crate::compaction::cut::OutputCutter;
@@ -10,18 +10,18 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::folding::Kept;
 use crate::output::Outputs;
+use crate::read::Change;
 use crate::shared_merge::SharedMerge;
-use crate::snapshots::Snapshots;
 use crate::version::TableFile;
 
 use super::filtering::Filtering;
 
 /// Where the entries go that are kept.
 pub(super) struct KeptEntries<'m, 'o> {
+    engine: &'m Engine,
     older: OlderData,
     filtering: Option<Filtering>,
     cutter: OutputCutter,
-    snapshots: &'m Snapshots,
     /// Whether there were snapshots when the compaction began.
     has_snapshots: bool,
     outputs: &'m mut Outputs<'o>,
@@ -39,10 +39,10 @@ impl<'m, 'o> KeptEntries<'m, 'o> {
         let options = engine.options.load();
         let (planner, grandparents) = (options.planner(), merge.plan.grandparents.clone());
         Self {
+            engine,
             older,
             filtering: Filtering::of(&engine.options, merge),
             cutter: OutputCutter::new(grandparents, &planner, merge.table_bytes),
-            snapshots: &engine.snapshots,
             has_snapshots,
             outputs,
         }
@@ -51,11 +51,14 @@ impl<'m, 'o> KeptEntries<'m, 'o> {
 
 impl Kept for KeptEntries<'_, '_> {
     fn add(&mut self, entry: EntryRef<'_>, is_unseen: bool, has_older: Option<bool>) -> Result<()> {
-        let Self { older, filtering, cutter, snapshots, has_snapshots, outputs } = self;
+        let Self { engine, older, filtering, cutter, has_snapshots, outputs } = self;
         let hides = || *has_snapshots || has_older.unwrap_or_else(|| may_exist(older, entry.key));
         let kept = match filtering {
             None => Some(entry),
-            Some(filtering) => filtering.apply(entry, is_unseen, snapshots, hides),
+            Some(filtering) => {
+                let has_newer = || may_have_operands(engine, entry.key, entry.seqno);
+                filtering.apply(entry, is_unseen, &engine.snapshots, hides, has_newer)
+            }
         };
         let Some(entry) = kept else { return Ok(()) };
         if cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes()) {
@@ -67,6 +70,16 @@ impl Kept for KeptEntries<'_, '_> {
     fn has_older(&mut self, key: &[u8]) -> bool {
         may_exist(&mut self.older, key)
     }
+}
+
+/// Whether merge operands that are newer than `seqno` may be anywhere for `key` now. Those written
+/// later, until the compaction is installed, find what the filter left.
+#[cold]
+fn may_have_operands(engine: &Engine, key: &[u8], seqno: SeqNo) -> bool {
+    let view = engine.view.load();
+    view.version.merge_operator.is_some()
+        && (view.change_of(key, seqno, None) != Change::None
+            || engine.changed_in_tables(&view, key, seqno).unwrap_or(true))
 }
 
 /// Whether a table outside the compaction may hold an older version of `key`.

@@ -155,7 +155,10 @@ impl Engine {
             self.sweep();
         }
         if small.is_some_and(|before| merging.outputs.len() >= before) {
-            self.mark_stays_small(&merging.outputs);
+            self.mark(&merging.outputs, TableFile::note_stays_small);
+        }
+        if reason == Reason::Dead {
+            self.mark(&merging.outputs, TableFile::note_rid_of_dead);
         }
         self.statistics.jobs.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
@@ -163,12 +166,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks small tables whose merge did not reduce their number, so that they are not merged
-    /// again.
-    fn mark_stays_small(&self, numbers: &[u64]) {
+    /// Marks tables that a compaction has written, so that one like it, which would be futile, does
+    /// not follow.
+    fn mark(&self, numbers: &[u64], note: impl Fn(&TableFile)) {
         let version = self.version();
         let tables = version.tables().filter(|(_, table)| numbers.contains(&table.number));
-        tables.for_each(|(_, table)| table.note_stays_small());
+        tables.for_each(|(_, table)| note(table));
     }
 
     /// The state of the compaction of `plan`, with nothing installed yet.

@@ -120,7 +120,7 @@ impl Engine {
         let is_small =
             plan.input_bytes() < options.compaction.table_bytes.saturating_mul(FEWEST_TABLES);
         let has_operands =
-            options.writes.merge_operator.is_some() || self.version().merge_operator.is_some();
+            options.writes.merge_operator.is_some() || self.version().may_hold_operands();
         if is_small || has_operands || options.filters.budget().is_some() {
             return Ok(vec![MergeSlice::whole(plan, bounds)]);
         }

@@ -55,8 +55,7 @@ impl Db {
         operand: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let key = key.as_ref();
-        self.engine().prepare_for_operands(key)?;
-        self.engine().write_in(Part::Default, OpKind::Merge, key, operand.as_ref(), options)
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.engine().write_in(Part::Default, OpKind::Merge, key, operand, options)
     }
 }

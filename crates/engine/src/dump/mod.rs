@@ -36,7 +36,7 @@ mod writer;
 mod tests;
 
 pub use format::MAGIC;
-pub use reader::DumpReader;
+pub use reader::{DumpItem, DumpReader};
 pub use writer::DumpWriter;
 
 /// The totals of a dump.

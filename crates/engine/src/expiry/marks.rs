@@ -1,8 +1,15 @@
 //! Time marks: which entries were written until when.
 
+use std::collections::BTreeMap;
+
 use trommel_base::codec::put_varint;
 use trommel_base::{Decoder, MAX_SEQNO, SeqNo};
 
+use super::horizons::Horizons;
+use crate::space::{DEFAULT_ID, LAST_ID, id_of};
+
+/// Parts of a `ttl` that get a mark each.
+pub(super) const STEPS: u32 = 256;
 /// Most marks that are kept. Usually there are some 260; changes of `ttl` may leave more.
 pub(crate) const MOST_MARKS: usize = 1024;
 
@@ -15,19 +22,102 @@ pub struct TimeMark {
     pub until: u64,
 }
 
-/// The expiry horizon, and the times of what has not expired.
+/// The expiry horizons, and the times of what has not expired.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TimeMarks {
-    /// Every entry with a lower sequence number has expired. It never goes down.
+    /// Every entry with a lower sequence number has expired, if `keyspaces` is missing; otherwise
+    /// no mark covers it. It never goes down.
     horizon: SeqNo,
     /// The first from the horizon on, ascending in both fields. Empty if entries do not expire.
     marks: Vec<TimeMark>,
+    /// The horizons of keyspaces, by id, in a store that has, or had, named ones.
+    keyspaces: Option<BTreeMap<u32, KeyspaceHorizon>>,
+}
+
+/// What has expired of a keyspace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct KeyspaceHorizon {
+    /// Every entry with a lower sequence number has expired. It never goes down.
+    pub(crate) seqno: SeqNo,
+    /// What is older counts as written then, in milliseconds since 1970: entries expire since. 0 if
+    /// they do not.
+    pub(crate) since: u64,
 }
 
 impl TimeMarks {
-    /// The first sequence number that has not expired.
+    /// The first sequence number of the default keyspace that has not expired.
     pub(crate) fn horizon(&self) -> SeqNo {
-        self.horizon
+        match &self.keyspaces {
+            None => self.horizon,
+            Some(keyspaces) => keyspaces.get(&DEFAULT_ID).map_or(0, |default| default.seqno),
+        }
+    }
+
+    /// The horizons.
+    pub(crate) fn horizons(&self) -> Horizons {
+        match &self.keyspaces {
+            None => Horizons::everywhere(self.horizon),
+            Some(all) => Horizons::of(all.iter().map(|(id, horizon)| (*id, horizon.seqno))),
+        }
+    }
+
+    /// The horizons of keyspaces, by id, in a store that has, or had, named ones.
+    pub(crate) fn keyspaces(&self) -> Option<&BTreeMap<u32, KeyspaceHorizon>> {
+        self.keyspaces.as_ref()
+    }
+
+    /// Whether entries of a named keyspace expire.
+    pub(crate) fn expires_named(&self) -> bool {
+        let mut all = self.keyspaces.iter().flatten();
+        all.any(|(id, keyspace)| *id != DEFAULT_ID && keyspace.since > 0)
+    }
+
+    /// As [`keyspaces`](Self::keyspaces), to be changed.
+    pub(super) fn keyspaces_mut(&mut self) -> Option<&mut BTreeMap<u32, KeyspaceHorizon>> {
+        self.keyspaces.as_mut()
+    }
+
+    /// Sets the horizons of keyspaces.
+    pub(crate) fn set_keyspaces(&mut self, keyspaces: BTreeMap<u32, KeyspaceHorizon>) {
+        self.keyspaces = Some(keyspaces);
+    }
+
+    /// From now on keyspaces have horizons of their own. The default one keeps what it has.
+    pub(crate) fn separate(&mut self) {
+        if self.keyspaces.is_none() {
+            let since = u64::from(self.is_on());
+            let default = KeyspaceHorizon { seqno: self.horizon, since };
+            let has_any = default != KeyspaceHorizon::default();
+            self.keyspaces = Some(has_any.then_some((DEFAULT_ID, default)).into_iter().collect());
+        }
+    }
+
+    /// Undoes [`separate`](Self::separate), in a store that has had no other keyspace.
+    pub(super) fn unite(&mut self) {
+        let horizon = self.horizon();
+        self.keyspaces = None;
+        self.forget_before(horizon);
+    }
+
+    /// As the manifest holds it.
+    pub(super) fn recorded(&self) -> Self {
+        let is_nothing =
+            self.horizon == 0 && self.keyspaces.as_ref().is_some_and(BTreeMap::is_empty);
+        if is_nothing { Self { keyspaces: None, ..self.clone() } } else { self.clone() }
+    }
+
+    /// Whether no horizon is below that of `before`, of a keyspace that both have.
+    pub(crate) fn follow(&self, before: &Self) -> bool {
+        let (after, all) = (self.horizons(), before.horizons());
+        let named = all.named().filter(|(id, _)| self.expiry_of(*id).is_some());
+        let mut named = named.map(|(id, seqno)| (after.before_id(id), seqno));
+        self.horizon >= before.horizon
+            && after.of_default() >= all.of_default()
+            && named.all(|(now, before)| now >= before)
+    }
+
+    fn expiry_of(&self, id: u32) -> Option<&KeyspaceHorizon> {
+        self.keyspaces.as_ref()?.get(&id)
     }
 
     /// All marks, oldest first.
@@ -51,6 +141,17 @@ impl TimeMarks {
         self.marks.partition_point(|mark| mark.from <= seqno)
     }
 
+    /// As [`number_of`](Self::number_of), for an entry with this physical key. A horizon within a
+    /// mark, which may have been joined with others since, divides it.
+    pub(crate) fn number_for(&self, key: &[u8], seqno: SeqNo) -> usize {
+        let Some(keyspaces) = &self.keyspaces else { return self.number_of(seqno) };
+        match keyspaces.get(&id_of(key).unwrap_or(DEFAULT_ID)) {
+            Some(keyspace) if seqno < keyspace.seqno => 0,
+            Some(keyspace) if keyspace.since > 0 => 1 + self.number_of(seqno),
+            _ => 1,
+        }
+    }
+
     /// Adds a mark, or one of a log that may have been added before. The first one covers all
     /// entries that have not expired.
     pub(crate) fn add(&mut self, from: SeqNo, until: u64) {
@@ -68,17 +169,44 @@ impl TimeMarks {
         }
     }
 
-    /// Raises the horizon to that of `recorded`, and adds its marks, if entries expire.
+    /// Everything that the newest mark covers was written by `now`, in milliseconds since 1970.
+    pub(super) fn end_last(&mut self, now: u64) {
+        if let Some((last, before)) = self.marks.split_last_mut() {
+            // The times of marks ascend.
+            let earliest = before.last().map_or(0, |mark| mark.until);
+            last.until = last.until.min(now).max(earliest);
+        }
+    }
+
+    /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire.
     pub(crate) fn learn(&mut self, recorded: &Self, is_on: bool) {
-        self.horizon = self.horizon.max(recorded.horizon);
+        if let Some(others) = &recorded.keyspaces {
+            self.separate();
+            let all = self.keyspaces.get_or_insert_default();
+            all.retain(|id, _| *id == DEFAULT_ID || others.contains_key(id));
+            for (id, other) in others {
+                let own = all.entry(*id).or_default();
+                own.seqno = own.seqno.max(other.seqno);
+                // A follower decides itself whether the default keyspace expires.
+                if *id != DEFAULT_ID {
+                    own.since = other.since;
+                }
+            }
+        }
+        self.forget_before(self.horizon.max(recorded.horizon));
+        if is_on {
+            recorded.marks.iter().for_each(|mark| self.add(mark.from, mark.until));
+        }
+    }
+
+    /// Forgets the marks of what is before `seqno`.
+    fn forget_before(&mut self, seqno: SeqNo) {
+        self.horizon = self.horizon.max(seqno);
         // The last mark up to the horizon covers what follows, up to the next one.
         let covering = self.marks.partition_point(|mark| mark.from <= self.horizon);
         self.marks.drain(..covering.saturating_sub(1));
         if let Some(first) = self.marks.first_mut() {
             first.from = first.from.max(self.horizon);
-        }
-        if is_on {
-            recorded.marks.iter().for_each(|mark| self.add(mark.from, mark.until));
         }
     }
 
@@ -102,6 +230,83 @@ impl TimeMarks {
         }
         self.horizon = first.from;
         (!is_all).then_some(first.until.saturating_add(ttl))
+    }
+
+    /// As [`advance`](Self::advance), for keyspace `id` with a horizon of its own; the marks stay.
+    pub(super) fn advance_keyspace(
+        &mut self,
+        (id, ttl): (u32, u64),
+        now: u64,
+        visible: SeqNo,
+    ) -> Option<u64> {
+        let keyspace = self.keyspaces.as_mut()?.get_mut(&id)?;
+        let since = keyspace.since;
+        let until = |mark: &TimeMark| mark.until.max(since).saturating_add(ttl);
+        let over = self.marks.partition_point(|mark| until(mark) <= now);
+        let Some(next) = self.marks.get(over) else {
+            keyspace.seqno = keyspace.seqno.max(visible + 1);
+            return None;
+        };
+        let due = until(next);
+        if over > 0 {
+            keyspace.seqno = keyspace.seqno.max(next.from);
+        }
+        Some(due)
+    }
+
+    /// Forgets the marks that no `ttl` needs any more, and joins those that are finer than any
+    /// needs, so that there are at most `most`. `ttls` are those of all keyspaces, ascending, and
+    /// all times in milliseconds.
+    ///
+    /// A `ttl` above the age of a mark allows steps of a part of itself. Of two marks that are
+    /// joined, the later time counts: entries do not expire early.
+    pub(super) fn thin(&mut self, now: u64, ttls: &[u64], most: usize) {
+        // As long as something is as old as that, it counts as written then.
+        let latest = self.keyspaces.iter().flatten().map(|(_, keyspace)| keyspace.since).max();
+        let latest = latest.unwrap_or(0);
+        let is_over = |mark: &TimeMark| {
+            let until = mark.until.max(latest);
+            ttls.last().is_none_or(|ttl| until.saturating_add(*ttl) <= now)
+        };
+        let over = self.marks.iter().take_while(|mark| is_over(mark)).count();
+        if let Some(first) = self.marks.get(over.min(self.marks.len().saturating_sub(1))) {
+            self.forget_before(first.from);
+        }
+        let mut part = STEPS.into();
+        while self.marks.len() > most && part > 1 {
+            self.join(now, ttls, part);
+            part /= 2;
+        }
+    }
+
+    /// Joins marks where all `ttl` above their age allow steps of a `part` of them.
+    fn join(&mut self, now: u64, ttls: &[u64], part: u64) {
+        let mut joined: Vec<TimeMark> = Vec::with_capacity(self.marks.len());
+        let mut before = 0;
+        for mark in std::mem::take(&mut self.marks) {
+            let next = ttls.iter().find(|ttl| mark.until.saturating_add(**ttl) > now);
+            let step = next.map_or(u64::MAX, |ttl| ttl / part);
+            match joined.last_mut() {
+                Some(last) if mark.until.saturating_sub(before) <= step => last.until = mark.until,
+                last => {
+                    before = last.map_or(0, |last| last.until);
+                    joined.push(mark);
+                }
+            }
+        }
+        self.marks = joined;
+    }
+
+    /// When everything before `seqno` of a keyspace with a horizon of its own will have expired;
+    /// as [`expires_at`](Self::expires_at).
+    pub(super) fn keyspace_expires_at(&self, (id, ttl): (u32, u64), seqno: SeqNo) -> Option<u64> {
+        let keyspace = self.expiry_of(id).filter(|keyspace| keyspace.since > 0)?;
+        if seqno <= keyspace.seqno {
+            return Some(0);
+        }
+        let after = self.marks.partition_point(|mark| mark.from < seqno).max(1);
+        let until = self.marks.get(after - 1)?.until;
+        Some(until.max(keyspace.since).saturating_add(ttl))
     }
 
     /// When everything before `seqno` will have expired, in milliseconds since 1970, 0 if it has;
@@ -138,6 +343,30 @@ impl TimeMarks {
             let until = before.until.checked_add(bytes.varint()?)?;
             (marks.len() < MOST_MARKS).then(|| marks.push(TimeMark { from, until }))?;
         }
-        Some(Self { horizon, marks })
+        Some(Self { horizon, marks, keyspaces: None })
+    }
+
+    /// Appends the encoded horizons of keyspaces to `out`.
+    pub(crate) fn encode_keyspaces(keyspaces: &BTreeMap<u32, KeyspaceHorizon>, out: &mut Vec<u8>) {
+        for (id, keyspace) in keyspaces {
+            put_varint(out, u64::from(*id));
+            put_varint(out, keyspace.seqno);
+            put_varint(out, keyspace.since);
+        }
+    }
+
+    /// Decodes horizons of keyspaces; `None` if no writer has written them.
+    pub(crate) fn decode_keyspaces(
+        bytes: &mut Decoder<'_>,
+    ) -> Option<BTreeMap<u32, KeyspaceHorizon>> {
+        let mut keyspaces = BTreeMap::new();
+        while !bytes.is_empty() {
+            let id = u32::try_from(bytes.varint()?).ok().filter(|id| *id <= LAST_ID)?;
+            let seqno = bytes.varint().filter(|seqno| *seqno <= MAX_SEQNO + 1)?;
+            let since = bytes.varint()?;
+            let is_next = keyspaces.last_key_value().is_none_or(|(last, _)| *last < id);
+            is_next.then(|| keyspaces.insert(id, KeyspaceHorizon { seqno, since }))?;
+        }
+        Some(keyspaces)
     }
 }

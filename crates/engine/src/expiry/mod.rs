@@ -9,7 +9,9 @@
 //!    does, and each version edit records it.
 //! 3. The horizon is a range tombstone over all keys ([`RangeSet`](crate::ranges::RangeSet)) that
 //!    every reader sees, also a snapshot that is older. So compactions drop what has expired, and
-//!    tables that hold nothing else are removed unread.
+//!    tables that hold nothing else are removed unread. In a store with keyspaces, each that has a
+//!    `ttl` has a horizon of its own ([`Horizons`]), over its own keys. They share the marks, whose
+//!    steps are those of the shortest `ttl`; marks that only longer ones need are joined.
 //! 4. A read loads its view, then the horizon, then its sequence number. The clock is read then,
 //!    and the horizon moved if it is time ([`Expiry::horizon`]): no thread has to be awake.
 //! 5. A compaction uses the horizon that the manifest holds already: otherwise it could drop a
@@ -18,10 +20,14 @@
 //! The lock of the marks is taken last. Called by reads, by the leader of the write queue for each
 //! group, and by installs.
 
+mod horizons;
+#[cfg(test)]
+mod keyspace_tests;
 mod marks;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -29,13 +35,14 @@ use std::time::Duration;
 use trommel_base::SeqNo;
 use trommel_vfs::Vfs;
 
+pub(crate) use horizons::{HorizonSpan, Horizons};
 pub use marks::TimeMark;
-pub(crate) use marks::TimeMarks;
+pub(crate) use marks::{KeyspaceHorizon, TimeMarks};
+use marks::{MOST_MARKS, STEPS};
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, lock};
+use crate::space::DEFAULT_ID;
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 
-/// Parts of `ttl` that get a mark each.
-const STEPS: u32 = 256;
 /// Shortest step between two marks.
 const SHORTEST_STEP: Duration = Duration::from_secs(1);
 /// The horizon does not move.
@@ -50,14 +57,13 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The times of entries, and the horizon.
+/// The times of entries, and the horizons.
 #[derive(Debug)]
 pub(crate) struct Expiry {
     clock: Arc<dyn Vfs>,
     /// Whether entries expire.
     is_on: AtomicBool,
-    /// The first sequence number that has not expired.
-    horizon: AtomicU64,
+    horizons: Swap<Horizons>,
     /// When the horizon may move, in milliseconds since 1970; [`NEVER`] if entries do not expire.
     due: AtomicU64,
     /// A write at a later time needs a mark.
@@ -67,8 +73,91 @@ pub(crate) struct Expiry {
 
 #[derive(Debug)]
 struct ExpiryState {
+    /// That of the default keyspace.
     ttl: Option<Duration>,
+    /// Those of named keyspaces, by id. Unknown until the catalog was read: nothing expires then
+    /// that has not.
+    named: BTreeMap<u32, Duration>,
+    /// Keyspaces that were dropped, and when. Snapshots of before need their horizons.
+    dropped: Vec<(u32, SeqNo)>,
     marks: TimeMarks,
+}
+
+impl ExpiryState {
+    /// Whether entries of any keyspace expire.
+    fn is_on(&self) -> bool {
+        self.ttl.is_some() || self.marks.expires_named()
+    }
+
+    /// All `ttl`, shortest first, in milliseconds.
+    fn ttls(&self) -> Vec<u64> {
+        let all = self.named.values().chain(&self.ttl);
+        let mut all: Vec<u64> = all.map(|ttl| millis(*ttl)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn shortest_ttl(&self) -> Option<Duration> {
+        self.named.values().chain(&self.ttl).min().copied()
+    }
+
+    /// Begins to mark times, or ends it.
+    fn settle(&mut self, now: u64) {
+        match self.shortest_ttl() {
+            Some(ttl) if !self.marks.is_on() => {
+                self.marks.add(0, now.saturating_add(millis(resolution(ttl))));
+            }
+            None if !self.is_on() => self.marks.clear(),
+            _ => {}
+        }
+    }
+
+    /// Sets whether a keyspace with a horizon of its own expires.
+    fn set_since(&mut self, id: u32, is_on: bool, now: u64) {
+        let Some(keyspaces) = self.marks.keyspaces_mut() else { return };
+        match keyspaces.get_mut(&id) {
+            Some(keyspace) if is_on && keyspace.since == 0 => keyspace.since = now.max(1),
+            Some(keyspace) if !is_on => {
+                keyspace.since = 0;
+                if keyspace.seqno == 0 {
+                    keyspaces.remove(&id);
+                }
+            }
+            None if is_on => {
+                keyspaces.insert(id, KeyspaceHorizon { seqno: 0, since: now.max(1) });
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves the horizons; returns when they may move again.
+    fn advance(&mut self, now: u64, visible: SeqNo) -> Option<u64> {
+        if self.marks.keyspaces().is_none() {
+            return self.marks.advance(now, millis(self.ttl?), visible);
+        }
+        let default = self.ttl.map(|ttl| (DEFAULT_ID, ttl));
+        let mut due = None;
+        for (id, ttl) in default.into_iter().chain(self.named.iter().map(|(id, ttl)| (*id, *ttl))) {
+            let next = self.marks.advance_keyspace((id, millis(ttl)), now, visible);
+            // All of it has expired. What is written from now on does not expire before that.
+            let next = next.unwrap_or_else(|| now.saturating_add(millis(resolution(ttl))));
+            due = due.into_iter().chain([next]).min();
+        }
+        if self.is_known() {
+            let ttls = self.ttls();
+            self.marks.thin(now, &ttls, MOST_MARKS / 2);
+        }
+        due
+    }
+
+    /// Whether the `ttl` of each keyspace that expires is known.
+    fn is_known(&self) -> bool {
+        let mut keyspaces = self.marks.keyspaces().into_iter().flatten();
+        keyspaces.all(|(id, keyspace)| {
+            *id == DEFAULT_ID || keyspace.since == 0 || self.named.contains_key(id)
+        })
+    }
 }
 
 impl Default for Expiry {
@@ -80,16 +169,31 @@ impl Default for Expiry {
 impl Expiry {
     /// Expiry with the recorded marks, by the clock of a file system.
     pub(crate) fn new(clock: Arc<dyn Vfs>, marks: TimeMarks, ttl: Option<Duration>) -> Self {
+        let (named, dropped) = <(BTreeMap<_, _>, Vec<_>)>::default();
         let expiry = Self {
             clock,
             is_on: AtomicBool::new(false),
-            horizon: AtomicU64::new(marks.horizon()),
+            horizons: Swap::new(Arc::new(marks.horizons())),
             due: AtomicU64::new(NEVER),
             marked_until: AtomicU64::new(0),
-            state: Mutex::new(ExpiryState { ttl, marks }),
+            state: Mutex::new(ExpiryState { ttl, named, dropped, marks }),
         };
         expiry.set_ttl(ttl);
         expiry
+    }
+
+    /// From now on keyspaces have horizons of their own: there is a catalog.
+    pub(crate) fn separate(&self) {
+        let mut state = lock(&self.state);
+        state.marks.separate();
+        self.publish(&state, self.due.load(Ordering::Acquire));
+    }
+
+    /// Undoes [`separate`](Self::separate): there is no catalog after all.
+    pub(crate) fn unite(&self) {
+        let mut state = lock(&self.state);
+        state.marks.unite();
+        self.publish(&state, self.due.load(Ordering::Acquire));
     }
 
     /// Sets how long entries last. What was written while they did not expire counts as written
@@ -97,17 +201,80 @@ impl Expiry {
     pub(crate) fn set_ttl(&self, ttl: Option<Duration>) {
         let mut state = lock(&self.state);
         state.ttl = ttl;
+        state.set_since(DEFAULT_ID, ttl.is_some(), self.clock.unix_millis());
+        self.changed(&mut state);
+    }
+
+    /// Sets how long entries of a named keyspace last.
+    pub(crate) fn set_keyspace_ttl(&self, id: u32, ttl: Option<Duration>) {
+        let mut state = lock(&self.state);
         match ttl {
-            None => state.marks.clear(),
-            Some(ttl) if !state.marks.is_on() => {
-                state
-                    .marks
-                    .add(0, self.clock.unix_millis().saturating_add(millis(resolution(ttl))));
-            }
-            Some(_) => {}
+            Some(ttl) => _ = state.named.insert(id, ttl),
+            None => _ = state.named.remove(&id),
         }
-        self.publish(&state, if ttl.is_some() { 0 } else { NEVER });
-        self.is_on.store(ttl.is_some(), Ordering::Release);
+        state.set_since(id, ttl.is_some(), self.clock.unix_millis());
+        self.changed(&mut state);
+    }
+
+    /// Whether there is a horizon, or a `ttl`, of a keyspace that differs from this `ttl`.
+    pub(crate) fn has_other_ttl(&self, id: u32, ttl: Option<Duration>) -> bool {
+        lock(&self.state).named.get(&id).copied() != ttl
+    }
+
+    /// Whether the keyspace has a horizon of its own, or expires.
+    pub(crate) fn has_horizon(&self, id: u32) -> bool {
+        lock(&self.state).marks.keyspaces().is_some_and(|all| all.contains_key(&id))
+    }
+
+    /// Whether the named keyspaces, of which `live` are all that there are, are not known to last
+    /// this long.
+    pub(crate) fn differs(&self, named: &BTreeMap<u32, Duration>, live: &BTreeSet<u32>) -> bool {
+        let state = lock(&self.state);
+        let mut known = state.marks.keyspaces().into_iter().flatten();
+        state.named != *named || !known.all(|(id, _)| *id == DEFAULT_ID || live.contains(id))
+    }
+
+    /// Sets how long entries of the named keyspaces last, of which `live` are all that there are:
+    /// the catalog was read.
+    pub(crate) fn set_keyspace_ttls(&self, named: BTreeMap<u32, Duration>, live: &BTreeSet<u32>) {
+        let mut state = lock(&self.state);
+        let now = self.clock.unix_millis();
+        let gone: Vec<u32> =
+            state.marks.keyspaces().into_iter().flatten().map(|(id, _)| *id).collect();
+        for id in gone.into_iter().filter(|id| *id != DEFAULT_ID && !named.contains_key(id)) {
+            state.set_since(id, false, now);
+            let is_dropped = !live.contains(&id);
+            if let Some(keyspaces) = state.marks.keyspaces_mut().filter(|_| is_dropped) {
+                keyspaces.remove(&id);
+            }
+        }
+        named.keys().for_each(|id| state.set_since(*id, true, now));
+        state.named = named;
+        self.changed(&mut state);
+    }
+
+    /// Forgets the `ttl` of a keyspace that was dropped at `seqno`, and the horizons of those that
+    /// no snapshot sees, if `oldest` is the oldest one.
+    pub(crate) fn drop_keyspace(&self, id: u32, seqno: SeqNo, oldest: Option<SeqNo>) {
+        self.set_keyspace_ttl(id, None);
+        let mut state = lock(&self.state);
+        state.dropped.push((id, seqno));
+        let is_seen = |seqno: SeqNo| oldest.is_some_and(|oldest| oldest < seqno);
+        let (kept, gone) =
+            std::mem::take(&mut state.dropped).into_iter().partition(|one| is_seen(one.1));
+        state.dropped = kept;
+        let gone: Vec<(u32, SeqNo)> = gone;
+        if let Some(keyspaces) = state.marks.keyspaces_mut() {
+            gone.iter().for_each(|(id, _)| _ = keyspaces.remove(id));
+        }
+        self.publish(&state, self.due.load(Ordering::Acquire));
+    }
+
+    fn changed(&self, state: &mut ExpiryState) {
+        state.settle(self.clock.unix_millis());
+        let is_on = state.is_on();
+        self.publish(state, if is_on { 0 } else { NEVER });
+        self.is_on.store(is_on, Ordering::Release);
     }
 
     /// Whether entries expire.
@@ -118,40 +285,53 @@ impl Expiry {
 
     /// Whether entries expire, or did while there was a `ttl`.
     pub(crate) fn hides_any(&self) -> bool {
-        self.is_on() || self.published() > 0
+        self.is_on() || !self.horizons.load().are_none()
     }
 
-    /// The horizon as of the last time that anything looked.
-    #[inline]
-    pub(crate) fn published(&self) -> SeqNo {
-        self.horizon.load(Ordering::Acquire)
+    /// Whether the horizons as of the last time that anything looked are these.
+    pub(crate) fn are_published(&self, horizons: &Horizons) -> bool {
+        self.horizons.load().are(horizons)
     }
 
-    /// The horizon now. `visible` returns the newest visible sequence number.
+    /// The horizons now. `visible` returns the newest visible sequence number.
+    pub(crate) fn horizons(&self, visible: impl FnOnce() -> SeqNo) -> Arc<Horizons> {
+        self.look(visible);
+        self.horizons.load_full()
+    }
+
+    /// The horizon of the default keyspace now.
     #[inline]
     pub(crate) fn horizon(&self, visible: impl FnOnce() -> SeqNo) -> SeqNo {
+        self.look(visible);
+        self.horizons.load().of_default()
+    }
+
+    #[inline]
+    fn look(&self, visible: impl FnOnce() -> SeqNo) {
         let due = self.due.load(Ordering::Acquire);
         if due != NEVER && self.clock.unix_millis() >= due {
             self.advance(visible);
         }
-        self.published()
     }
 
     #[cold]
     fn advance(&self, visible: impl FnOnce() -> SeqNo) {
         let mut state = lock(&self.state);
-        let Some(ttl) = state.ttl else { return };
+        let Some(ttl) = state.shortest_ttl() else { return };
         // After the lock: the mark of each visible entry has been added.
         let (now, visible) = (self.clock.unix_millis(), visible());
-        let due = state.marks.advance(now, millis(ttl), visible);
+        let due = state.advance(now, visible);
         let due = due.unwrap_or_else(|| now.saturating_add(millis(resolution(ttl))));
         self.publish(&state, due);
     }
 
     fn publish(&self, state: &ExpiryState, due: u64) {
         self.marked_until.store(state.marks.last().map_or(0, |mark| mark.until), Ordering::Release);
-        self.horizon.store(state.marks.horizon(), Ordering::Release);
-        // Last: a thread that sees this time finds the horizon moved.
+        let horizons = state.marks.horizons();
+        if *self.horizons.load_full() != horizons {
+            self.horizons.store(Arc::new(horizons));
+        }
+        // Last: a thread that sees this time finds the horizons moved.
         self.due.store(due, Ordering::Release);
     }
 
@@ -162,24 +342,35 @@ impl Expiry {
         if now <= self.marked_until.load(Ordering::Acquire) {
             return None;
         }
-        lock(&self.state).ttl.map(|ttl| now.saturating_add(millis(resolution(ttl))))
+        lock(&self.state).shortest_ttl().map(|ttl| now.saturating_add(millis(resolution(ttl))))
+    }
+
+    /// Ends the current step now if it is one of a longer `ttl` than there is now. Returns the end
+    /// of the next step then, of which a mark must be added. No write may be in progress.
+    pub(crate) fn end_long_step(&self) -> Option<u64> {
+        let mut state = lock(&self.state);
+        let now = self.clock.unix_millis();
+        let until = now.saturating_add(millis(resolution(state.shortest_ttl()?)));
+        state.marks.last().filter(|last| last.until > until)?;
+        state.marks.end_last(now);
+        Some(until)
     }
 
     /// Adds a mark: what has a sequence number from `from` on is written no later than `until`.
     pub(crate) fn add(&self, from: SeqNo, until: u64) {
         let mut state = lock(&self.state);
-        if state.ttl.is_some() {
+        if state.is_on() {
             state.marks.add(from, until);
             self.publish(&state, self.due.load(Ordering::Acquire));
         }
     }
 
-    /// Adds the marks and the horizon that another owner of the store has recorded.
+    /// Adds the marks and the horizons that another owner of the store has recorded.
     pub(crate) fn learn(&self, recorded: &TimeMarks) {
         let mut state = lock(&self.state);
-        let is_on = state.ttl.is_some();
+        let is_on = state.is_on() || recorded.expires_named();
         state.marks.learn(recorded, is_on);
-        self.publish(&state, if is_on { 0 } else { NEVER });
+        self.changed(&mut state);
     }
 
     /// The marks and the horizon now, for the manifest.
@@ -187,13 +378,21 @@ impl Expiry {
         if self.is_on() {
             self.advance(visible);
         }
-        lock(&self.state).marks.clone()
+        lock(&self.state).marks.recorded()
     }
 
-    /// How long it takes until everything before `seqno` has expired; `None` if nothing expires.
-    pub(crate) fn time_to(&self, seqno: SeqNo) -> Option<Duration> {
+    /// How long it takes until everything before one of these sequence numbers, of keyspaces by
+    /// their ids, has expired; `None` if nothing expires.
+    pub(crate) fn time_to(&self, all: &BTreeMap<u32, SeqNo>) -> Option<Duration> {
         let state = lock(&self.state);
-        let at = state.marks.expires_at(seqno, millis(state.ttl?))?;
-        Some(Duration::from_millis(at.saturating_sub(self.clock.unix_millis())))
+        let at = |(id, seqno): (&u32, &SeqNo)| {
+            let ttl = if *id == DEFAULT_ID { state.ttl } else { state.named.get(id).copied() };
+            match state.marks.keyspaces() {
+                None => state.marks.expires_at(*seqno, millis(ttl?)),
+                Some(_) => state.marks.keyspace_expires_at((*id, millis(ttl?)), *seqno),
+            }
+        };
+        let first = all.iter().filter_map(at).min()?;
+        Some(Duration::from_millis(first.saturating_sub(self.clock.unix_millis())))
     }
 }

@@ -43,6 +43,7 @@ use crate::log::tail::LogTail;
 use crate::manifest::current;
 use crate::manifest::state::ManifestState;
 use crate::recovery::recorded_operator;
+use crate::space::{CATALOG_ID, header};
 use crate::version::{Fences, Version};
 use crate::view::{LoggedMemtable, View};
 
@@ -274,7 +275,9 @@ impl Following {
         if self.version().catalog_salt.is_some() {
             // Before a reader sees the keys of other keyspaces.
             engine.options.keyspaces.set_mapped();
+            engine.snapshots.expiry.separate();
         }
+        self.expect_operators(engine);
         let logs = self.logs.first().zip(self.logs.last());
         let logs = logs.map(|(first, last)| (first.tail.number(), last.tail.number()));
         let read = (self.manifest.position(), logs);
@@ -300,6 +303,24 @@ impl Following {
         leave_missing(engine, &before, &version);
         engine.settle_filters(&version);
         Ok(last_seqno)
+    }
+
+    /// Before a reader sees operands of keyspaces: until the catalog was read again, which of them
+    /// have merge operators of their own is unknown, if entries of it are new.
+    fn expect_operators(&self, engine: &Engine) {
+        if !self.version().has_keyspace_operators {
+            return;
+        }
+        let visible = engine.snapshots.visible();
+        let (first, next) = (header(CATALOG_ID), header(CATALOG_ID + 1));
+        // Those of the logs were noted as they were read.
+        let has_new = self.version().tables().any(|(_, table)| {
+            table.max_seqno > visible && *table.smallest < next[..] && *table.largest >= first[..]
+        });
+        if has_new {
+            engine.options.keyspaces.note_changed();
+        }
+        engine.options.keyspaces.expect_operators();
     }
 
     /// The version of the manifest, with the time marks of the logs.
@@ -334,7 +355,7 @@ fn new_memtable(engine: &Engine) -> Arc<Memtable> {
 fn newest_of_tables(state: &ManifestState) -> SeqNo {
     let marks = &state.version.time_marks;
     let marked = marks.last().map_or(0, |mark| mark.from);
-    state.last_seqno.max(marked).max(marks.horizon().saturating_sub(1))
+    state.last_seqno.max(marked).max(marks.horizons().newest().saturating_sub(1))
 }
 
 fn another_store(dir: &Path) -> Error {

@@ -5,6 +5,8 @@
 
 mod following;
 mod manifest;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::io;

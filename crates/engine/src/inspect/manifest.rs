@@ -63,10 +63,17 @@ pub struct ManifestContents {
     pub tables: Vec<ListedTable>,
     /// The range tombstones, cut where others begin or end. Those of the logs are not among them.
     pub range_tombstones: Vec<RangeTombstone>,
-    /// Everything with a lower sequence number has expired.
+    /// Everything with a lower sequence number has expired; in a store with keyspaces that expire,
+    /// everything of the default one.
     pub expiry_horizon: u64,
+    /// The numbers of named keyspaces, and their own horizons.
+    pub keyspace_horizons: Vec<(u32, u64)>,
     /// The times of what has not expired, oldest first; empty if entries do not expire.
     pub time_marks: Vec<TimeMark>,
+    /// The name of the merge operator, if the store may hold operands of one.
+    pub merge_operator: Option<String>,
+    /// Whether keyspaces may have merge operators of their own, which the catalog names.
+    pub keyspace_operators: bool,
 }
 
 /// A table of the store.
@@ -199,7 +206,10 @@ impl Manifest {
                 tables: listed(&state.version).collect(),
                 range_tombstones: state.version.ranges.tombstones().collect(),
                 expiry_horizon: state.version.time_marks.horizon(),
+                keyspace_horizons: state.version.ranges.horizons().named().collect(),
                 time_marks: state.version.time_marks.list().to_vec(),
+                merge_operator: state.version.merge_operator.as_deref().map(str::to_owned),
+                keyspace_operators: state.version.has_keyspace_operators,
             },
             ending: self.framed.ending(),
         })

@@ -20,6 +20,7 @@
 //! look there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use trommel_base::SeqNo;
 use trommel_sstable::Verdict;
@@ -35,6 +36,7 @@ pub(crate) struct RangeGate {
     bounds: SharedBounds,
     /// The configured extractor, and the range's prefix by it.
     set: Option<(Prefix, RangePrefix)>,
+    has_skipped: AtomicBool,
 }
 
 /// A prefix to probe filters for: the first bytes of the range's first key.
@@ -55,7 +57,17 @@ impl RangeGate {
             None if bounds.from.is_empty() => return None,
             None => None,
         };
-        Some(Arc::new(Self { engine: Arc::clone(engine), bounds: bounds.clone(), set }))
+        Some(Arc::new(Self {
+            engine: Arc::clone(engine),
+            bounds: bounds.clone(),
+            set,
+            has_skipped: AtomicBool::new(false),
+        }))
+    }
+
+    /// Whether a table was skipped.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.has_skipped.load(Ordering::Relaxed)
     }
 
     /// Probes the prefix filter of `table`; `None` if it has none that can be used.
@@ -148,6 +160,7 @@ impl TableGate {
                 None => TableAnswer::Settled,
                 Some(verdict) if verdict.maybe => TableAnswer::Maybe(verdict, newest),
                 Some(verdict) => {
+                    self.range.has_skipped.store(true, Ordering::Relaxed);
                     self.refused.push((verdict, newest));
                     TableAnswer::No
                 }

@@ -24,6 +24,7 @@ use trommel_base::{
 };
 use trommel_sstable::ReadStats;
 
+use super::gate::RangeGate;
 use super::merge::{Mark, MergeCursor};
 use super::source::Source;
 use super::spare;
@@ -112,7 +113,7 @@ impl VisibleCursor {
         sources: Vec<Source>,
         seqno: SeqNo,
         ranges: Option<Arc<RangeSet>>,
-        is_gated: bool,
+        gate: Option<Arc<RangeGate>>,
         bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
@@ -130,7 +131,7 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             deleted,
-            gap: Gap::of(is_gated),
+            gap: Gap::new(gate),
             bounds,
             skipped: 0,
             reseeks: 0,
@@ -403,10 +404,14 @@ impl VisibleCursor {
                 self.position = Position::On;
                 return Ok(());
             }
-            if self.is_beyond() {
+            if self.is_beyond() || self.gap.is_full() {
                 return Ok(());
             }
-            if kind == EntryKind::Merge && is_visible && !is_deleted && self.settle_on_operand()? {
+            if kind == EntryKind::Merge
+                && is_visible
+                && !is_deleted
+                && (self.settle_on_operand()? || self.gap.is_full())
+            {
                 return Ok(());
             }
             (current, is_done) = (self.pass_unseen(is_deleted)?, is_visible);
@@ -483,7 +488,7 @@ impl VisibleCursor {
                 && self.sees(seqno)
                 && !is_deleted
                 && !self.is_below()
-                && self.settle_on_operand()?
+                && (self.settle_on_operand()? || self.gap.is_full())
             {
                 return Ok(());
             } else {
@@ -491,7 +496,7 @@ impl VisibleCursor {
                 self.skipped += 1;
                 self.merge.prev()?;
             }
-            if self.is_below() {
+            if self.is_below() || self.gap.is_full() {
                 return Ok(());
             }
         }
@@ -542,6 +547,14 @@ impl VisibleCursor {
         }
         if is_operand {
             newest_visible = self.value_of_operands()?;
+            if newest_visible.is_none() {
+                self.exclude_from_gap();
+                if self.gap.is_full() {
+                    // A limited search: for it, the key is found.
+                    self.position = Position::Before;
+                    return Ok(true);
+                }
+            }
         }
         let newest_visible =
             newest_visible.filter(|_| !is_deleted_by(&mut self.deleted, &self.key, newest_seqno));

@@ -135,8 +135,7 @@ impl Engine {
         if !self.snapshots.expiry.is_on() || !compacts || self.takes_no_jobs(state) {
             return None;
         }
-        let seqno = self.version().half_expires_at()?;
-        let wait = self.snapshots.expiry.time_to(seqno)?;
+        let wait = self.snapshots.expiry.time_to(&self.version().half_expires_at())?;
         Some(now + wait.min(LONGEST_WAIT))
     }
 }

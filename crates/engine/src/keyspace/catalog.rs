@@ -11,8 +11,9 @@
 //! The lock of the catalog is held throughout. It is taken before a gate or that of the mapping,
 //! and never by a thread that holds one of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::batch::{OpKind, WriteBatch};
 use crate::bounds::Bounds;
@@ -49,25 +50,34 @@ impl Handle {
 
     /// The catalog may have been changed by another process: the next use of it reads it again.
     /// Handles to keyspaces stay valid; one that was dropped is empty.
-    pub(crate) fn follow_catalog(&self) -> Result<()> {
-        let Some(salt) = self.engine.version().catalog_salt else { return Ok(()) };
+    pub(crate) fn follow_catalog(self: &Arc<Self>) -> Result<()> {
+        let version = self.engine.version();
+        let Some(salt) = version.catalog_salt else { return Ok(()) };
         let keyspaces = &self.engine.options.keyspaces;
-        keyspaces.catalog().is_loaded = false;
-        if self.catalog_header(salt)?.is_none() {
-            // The owner was killed before it wrote the catalog.
-            keyspaces.set_plain();
+        let mut catalog = keyspaces.catalog();
+        catalog.is_loaded = false;
+        if version.has_keyspace_operators || version.time_marks.keyspaces().is_some() {
+            // Keys are about to be read whose keyspaces have operators, or expire.
+            return self.load(&mut catalog);
         }
-        Ok(())
+        self.catalog_header(salt).map(drop)
     }
 
+    /// The first entry of the catalog. Without it, keys are stored plain, and expire as such: the
+    /// owner was killed before it wrote the catalog.
     fn catalog_header(&self, salt: u64) -> Result<Option<CatalogHeader>> {
         let first = self.engine.get(&CATALOG.key(b""), None)?;
         let header = first.and_then(|value| CatalogHeader::decode(&value));
-        Ok(header.filter(|header| header.salt == salt))
+        let header = header.filter(|header| header.salt == salt);
+        if header.is_none() {
+            self.engine.options.keyspaces.set_plain();
+            self.engine.snapshots.expiry.unite();
+        }
+        Ok(header)
     }
 
     fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
-        let mut live = BTreeMap::new();
+        let (mut live, mut ttls) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
         if let Some(salt) = self.engine.version().catalog_salt {
             catalog.header = self.catalog_header(salt)?;
         }
@@ -80,14 +90,39 @@ impl Handle {
                     return Err(self.unknown_entry(CATALOG.strip(&key)));
                 };
                 if let Some(KeyspaceRecord { id, options }) = record {
-                    keyspaces.set_options(id, &options);
-                    live.insert(name.to_owned(), keyspaces.state(name, id));
+                    let state = keyspaces.state(name, id);
+                    ttls.extend(options.lasting().map(|ttl| (id, ttl)));
+                    keyspaces.note(&state, options);
+                    live.insert(name.to_owned(), state);
                 }
             }
         }
+        self.engine.options.keyspaces.noted_all();
+        self.set_ttls(ttls, &live)?;
         catalog.live = live;
         catalog.is_loaded = true;
         Ok(())
+    }
+
+    /// Sets how long entries of named keyspaces last, as the catalog says.
+    fn set_ttls(
+        &self,
+        ttls: BTreeMap<u32, Duration>,
+        live: &BTreeMap<String, Arc<KeyspaceState>>,
+    ) -> Result<()> {
+        let (engine, live) = (&self.engine, live.values().map(|state| state.id));
+        let live: BTreeSet<u32> = live.collect();
+        let expiry = &engine.snapshots.expiry;
+        if engine.version().catalog_salt.is_none() || !expiry.differs(&ttls, &live) {
+            return Ok(());
+        }
+        let expires = engine.version().time_marks.is_on();
+        if expires || ttls.is_empty() {
+            expiry.set_keyspace_ttls(ttls, &live);
+            return Ok(());
+        }
+        // Readers do not look at the clock yet: times were not recorded before a crash.
+        engine.change_times(|expiry| expiry.set_keyspace_ttls(ttls, &live))
     }
 
     fn unknown_entry(&self, name: &[u8]) -> Error {
@@ -130,10 +165,7 @@ impl Handle {
         let engine = &self.engine;
         let keyspaces = &engine.options.keyspaces;
         if let Some(state) = catalog.live.get(name) {
-            let is_other = !keyspaces.own_options(state.id).is(&options);
-            if is_other && !engine.options.load().opening.read_only {
-                self.write_record(&mut WriteBatch::new(), name, state.id, options)?;
-            }
+            self.change_options(state, options)?;
             return Ok(Arc::clone(state));
         }
         engine.access.check_writable()?;
@@ -149,50 +181,73 @@ impl Handle {
         let header = CatalogHeader { last_id: header.last_id + 1, ..header };
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
-        self.write_record(&mut batch, name, header.last_id, options)?;
         let state = keyspaces.state(name, header.last_id);
+        self.write_record(&mut batch, &state, options)?;
         catalog.header = Some(header);
         catalog.live.insert(name.to_owned(), Arc::clone(&state));
         Ok(state)
+    }
+
+    /// Sets the options of a keyspace that is there.
+    fn change_options(&self, state: &Arc<KeyspaceState>, options: KeyspaceOptions) -> Result<()> {
+        let engine = &self.engine;
+        let keyspaces = &engine.options.keyspaces;
+        let before = keyspaces.own_options(state.id);
+        let gains_operator = before.operator().is_none() && options.operator().is_some();
+        // No operand of the store's operator is written meanwhile.
+        let _alone = gains_operator.then(|| write_lock(&state.gate));
+        let of_store = engine.version().merge_operator.clone();
+        let place = (&*engine.files.dir, &*state.name);
+        let options = options.after(&before, of_store.as_ref(), place)?;
+        if engine.options.load().opening.read_only {
+            keyspaces.note(state, before.with_operator_of(options));
+        } else if before.is(&options) {
+            keyspaces.note(state, options);
+        } else {
+            return self.write_record(&mut WriteBatch::new(), state, options);
+        }
+        Ok(())
     }
 
     /// Writes `batch` with the entry of a keyspace, whose options are then in effect.
     fn write_record(
         &self,
         batch: &mut WriteBatch,
-        name: &str,
-        id: u32,
+        state: &Arc<KeyspaceState>,
         options: KeyspaceOptions,
     ) -> Result<()> {
-        let record = KeyspaceRecord { id, options };
-        let key = CATALOG.key(name.as_bytes());
+        if options.operator().is_some() {
+            self.engine.record_keyspace_operators()?;
+        }
+        let record = KeyspaceRecord { id: state.id, options };
+        let key = CATALOG.key(state.name.as_bytes());
         batch.push_physical(OpKind::Put, &key, record.encode().as_bytes());
         self.engine.write_physical(batch, WriteOptions::default())?;
-        self.engine.options.keyspaces.set_options(id, &record.options);
+        let ttl = record.options.lasting();
+        self.engine.options.keyspaces.note(state, record.options);
+        if self.engine.snapshots.expiry.has_other_ttl(state.id, ttl) {
+            return self.engine.change_times(|expiry| expiry.set_keyspace_ttl(state.id, ttl));
+        }
         Ok(())
     }
 
     /// Begins the catalog: step 1 of the module's head.
     fn begin_catalog(self: &Arc<Self>) -> Result<CatalogHeader> {
-        // No ttl is set meanwhile.
-        let options_stay = self.engine.options.hold();
-        if self.engine.options.load().writes.ttl.is_some() {
-            return Err(Error::option(
-                "a store whose entries expire has no named keyspaces: open it without ttl, or use \
-                 a store of its own for them",
-            ));
-        }
         // Refused before anything changes.
         self.move_marked(&mut WriteBatch::new())?;
         let header = CatalogHeader::new(env::random_u64());
         let edit = VersionEdit { catalog_salt: Some(header.salt), ..VersionEdit::default() };
         self.engine.install(edit, None, None)?;
-        drop(options_stay);
         self.engine.options.keyspaces.map_default(|| {
             let mut batch = WriteBatch::new();
             self.move_marked(&mut batch)?;
             batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
-            self.engine.write_physical(&batch, WriteOptions::default())
+            // The default keyspace's horizon must not be that of the catalog. Not earlier: the keys
+            // that were moved could have headers of keyspaces, and would not expire.
+            let expiry = &self.engine.snapshots.expiry;
+            expiry.separate();
+            let written = self.engine.write_physical(&batch, WriteOptions::default());
+            written.inspect_err(|_| expiry.unite())
         })?;
         Ok(header)
     }
@@ -230,13 +285,21 @@ impl Handle {
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Delete, &CATALOG.key(name.as_bytes()), &[]);
         batch.push_physical_range(&state.space().all());
-        if let Err(error) = engine.write_physical(&batch, WriteOptions::default()) {
+        // The next version edit, which is durable, lacks the horizon. Without the drop, what has
+        // expired would be back after a power failure.
+        let options = match engine.snapshots.expiry.has_horizon(state.id) {
+            true => WriteOptions::sync(),
+            false => WriteOptions::default(),
+        };
+        if let Err(error) = engine.write_physical(&batch, options) {
             state.set_gone_after(None);
             return Err(error);
         }
         drop(alone);
+        let (at, oldest) = (engine.snapshots.visible(), engine.snapshots.live().into_iter().min());
+        engine.snapshots.expiry.drop_keyspace(state.id, at, oldest);
         catalog.live.remove(name);
-        engine.options.keyspaces.forget_options(state.id);
+        engine.options.keyspaces.forget(state.id);
         Ok(true)
     }
 }

@@ -9,6 +9,10 @@
 
 mod catalog;
 #[cfg(test)]
+mod mapping_tests;
+#[cfg(test)]
+mod operator_tests;
+#[cfg(test)]
 mod tests;
 mod views;
 
@@ -27,6 +31,7 @@ use crate::healthy::Healthy;
 use crate::iter::range::{DbCursor, Range};
 use crate::keyspaces::{KeyspaceOptions, KeyspaceState, Part};
 use crate::options::WriteOptions;
+use crate::read::Explanation;
 
 /// A named keyspace of a store: a sorted map of its own, with its own keys, that shares all else
 /// with the store. Clones share it, and it keeps the store open, like a [`Db`].
@@ -61,15 +66,18 @@ pub struct Keyspace {
 
 impl Db {
     /// Opens the keyspace of this name, and creates it if there is none. `options` are its options
-    /// from now on; a store that was opened read-only keeps those that it has. Creating one is a
-    /// single small write, with the durability of the store.
+    /// from now on; a store that was opened read-only keeps those that it has. A merge operator
+    /// stays. Creating a keyspace is a single small write, with the durability of the store.
     ///
     /// The first one makes the store unreadable for versions of Trommel without keyspaces.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) if the name has not 1 to 255 bytes, if
     /// an option is out of bounds, or if it is the first keyspace and the default one has more than
-    /// 64 MiB of entries whose keys begin with `FF FF FF FF`; as [`Db::put`] and [`Db::get`].
+    /// 64 MiB of entries whose keys begin with `FF FF FF FF`;
+    /// [`Error::OtherMergeOperator`](crate::Error::OtherMergeOperator) if the keyspace has another
+    /// merge operator than `options`, or one that these lack and that is none of
+    /// [`Merge`](crate::Merge); as [`Db::put`] and [`Db::get`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -121,8 +129,8 @@ impl Db {
     }
 
     /// Drops the keyspace of this name with all that it holds; returns whether there was one. A
-    /// single write, whatever it holds; compactions remove its entries. Snapshots, iterators and
-    /// cursors that are open keep what they see.
+    /// single write, whatever it holds, which is synced if its entries expire; compactions remove
+    /// them. Snapshots, iterators and cursors that are open keep what they see.
     ///
     /// # Errors
     /// As [`Db::put`] and [`Db::get`].
@@ -146,6 +154,11 @@ impl Db {
 impl Keyspace {
     fn part(&self) -> Part<'_> {
         Part::Keyspace(&self.state)
+    }
+
+    /// Its number in the store.
+    pub(crate) fn id(&self) -> u32 {
+        self.state.id
     }
 
     /// Its name.
@@ -207,7 +220,8 @@ impl Keyspace {
         self.handle.engine.write_in(self.part(), OpKind::Put, key, value, options)
     }
 
-    /// Merges `operand` into `key`, by the merge operator of the store: as [`Db::merge`].
+    /// Merges `operand` into `key`, by the merge operator of the keyspace
+    /// ([`KeyspaceOptions::merge_operator`]), or else of the store: as [`Db::merge`].
     ///
     /// # Errors
     /// As [`Keyspace::put`] and [`Db::merge`].
@@ -238,7 +252,6 @@ impl Keyspace {
         options: WriteOptions,
     ) -> Result<SeqNo> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
-        self.handle.engine.prepare_for_operands(key)?;
         self.handle.engine.write_in(self.part(), OpKind::Merge, key, operand, options)
     }
 
@@ -311,6 +324,14 @@ impl Keyspace {
     /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.handle.engine.get_in(self.part(), key.as_ref(), None)
+    }
+
+    /// Looks up `key`, and returns what that took: as [`Db::explain`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.handle.engine.explain_in(self.part(), key.as_ref())
     }
 
     /// Whether `key` has a value: as [`Db::contains_key`].

@@ -299,23 +299,6 @@ fn compaction_filters_are_called_for_the_default_keyspace_only() {
     assert_eq!(Db::open("db", filtered()).unwrap().list_keyspaces().unwrap(), ["named"]);
 }
 
-#[test]
-fn entries_of_a_store_with_keyspaces_do_not_expire() {
-    let (vfs, db) = new_store();
-    let hour = Duration::from_secs(3600);
-    db.set_options(|o| o.writes(|w| w.ttl(hour))).unwrap();
-    let refused = db.keyspace("a", KeyspaceOptions::new()).unwrap_err().to_string();
-    assert!(refused.contains("ttl"), "{refused}");
-    db.set_options(|o| o.writes(|w| w.ttl(None))).unwrap();
-    keyspace(&db, "a").put("k", "v").unwrap();
-    let refused = db.set_options(|o| o.writes(|w| w.ttl(hour))).unwrap_err().to_string();
-    assert!(refused.contains("ttl"), "{refused}");
-    db.close().unwrap();
-    let refused = Db::open("db", options(&vfs).writes(|w| w.ttl(hour))).unwrap_err();
-    assert!(matches!(refused, Error::InvalidOption { .. }), "{refused}");
-    assert_eq!(Db::open("db", options(&vfs)).unwrap().list_keyspaces().unwrap(), ["a"]);
-}
-
 /// The compression, prefix rule and whole-key filter of each table, with the ids of its keyspaces.
 fn layouts(db: &Db) -> Vec<(String, Vec<u8>)> {
     let version = db.engine().version();

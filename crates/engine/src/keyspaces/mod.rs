@@ -15,22 +15,26 @@
 //!
 //! This module performs no reads and no writes: see [`keyspace`](crate::keyspace).
 
+mod known;
 mod options;
 mod record;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trommel_base::SeqNo;
 
+pub(crate) use known::OwnOperator;
 pub use options::KeyspaceOptions;
 pub(crate) use record::{CatalogHeader, KeyspaceRecord};
 
 use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::space::{CATALOG_ID, Space, id_of};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, quiet, read_lock};
+use crate::space::Space;
+use crate::sync::{
+    AtomicBool, AtomicU64, Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, quiet, read_lock,
+};
+use known::KnownKeyspaces;
 
 /// The default keyspace is stored plain, at every sequence number.
 const PLAIN: u64 = u64::MAX;
@@ -50,7 +54,12 @@ pub(crate) struct Keyspaces {
     /// Locked alone while that changes. Shared by the writes that depend on it.
     mapping: RwLock<()>,
     catalog: Mutex<Catalog>,
-    layouts: Mutex<Layouts>,
+    /// Locked after all others.
+    known: RwLock<KnownKeyspaces>,
+    /// Whether tables of a keyspace have had options of their own.
+    has_tables_of_own: AtomicBool,
+    /// Whether a keyspace has had a merge operator of its own.
+    has_operators: AtomicBool,
 }
 
 /// What is known of the catalog.
@@ -87,17 +96,6 @@ pub(crate) enum Part<'a> {
     Keyspace(&'a KeyspaceState),
 }
 
-/// The options of the tables of named keyspaces.
-#[derive(Debug, Default)]
-struct Layouts {
-    /// The keyspaces with options of their own, by id, and the text that stands for these options.
-    own: BTreeMap<u32, (Arc<str>, KeyspaceOptions)>,
-    /// The store's options that those below were derived from.
-    base: Option<Arc<Options>>,
-    /// The resulting options, by that text.
-    derived: HashMap<Arc<str>, Arc<Options>>,
-}
-
 impl Keyspaces {
     /// Of a store whose catalog was not read yet.
     pub(crate) fn new() -> Self {
@@ -107,7 +105,9 @@ impl Keyspaces {
             mapped_from: AtomicU64::new(PLAIN),
             mapping: RwLock::new(()),
             catalog: Mutex::default(),
-            layouts: Mutex::default(),
+            known: RwLock::new(KnownKeyspaces::default()),
+            has_tables_of_own: AtomicBool::new(false),
+            has_operators: AtomicBool::new(false),
         }
     }
 
@@ -142,8 +142,15 @@ impl Keyspaces {
     /// How the default keyspace is stored in the tables that exist now. While that changes, the
     /// change is in none of them, and a compaction must not wait for it: it may wait for that.
     pub(crate) fn default_of_tables(&self) -> Space {
+        self.default_found_at(SeqNo::MAX)
+    }
+
+    /// How the keys of the default keyspace that a reader as of `seqno` has found are stored. Does
+    /// not wait: while that changes, no reader has found what is stored differently.
+    pub(crate) fn default_found_at(&self, seqno: SeqNo) -> Space {
         match self.mapped_from.load(Ordering::Acquire) {
             PLAIN | CHANGING => Space::Plain,
+            from if seqno < from => Space::Plain,
             _ => Space::Default,
         }
     }
@@ -180,49 +187,6 @@ impl Keyspaces {
         })
     }
 
-    /// Sets the options of the tables of keyspace `id`.
-    pub(crate) fn set_options(&self, id: u32, options: &KeyspaceOptions) {
-        let mut layouts = lock(&self.layouts);
-        match options.key() {
-            key if key.is_empty() => _ = layouts.own.remove(&id),
-            key => _ = layouts.own.insert(id, (key.into(), options.clone())),
-        }
-    }
-
-    /// Forgets the options of a keyspace that was dropped.
-    pub(crate) fn forget_options(&self, id: u32) {
-        lock(&self.layouts).own.remove(&id);
-    }
-
-    /// The options of keyspace `id` that differ from the store's.
-    pub(crate) fn own_options(&self, id: u32) -> KeyspaceOptions {
-        let layouts = lock(&self.layouts);
-        layouts.own.get(&id).map(|(_, own)| own.clone()).unwrap_or_default()
-    }
-
-    /// The options of the table that holds this physical key, if `base` are the store's. Tables
-    /// with the same options get the same result.
-    pub(crate) fn options_for(&self, physical: &[u8], base: Arc<Options>) -> Arc<Options> {
-        let Some(id) = id_of(physical).filter(|id| *id > CATALOG_ID) else { return base };
-        if self.mapped_from.load(Ordering::Acquire) == PLAIN {
-            return base;
-        }
-        let mut layouts = lock(&self.layouts);
-        if layouts.base.as_ref().is_none_or(|of| !Arc::ptr_eq(of, &base)) {
-            layouts.derived.clear();
-            layouts.base = Some(Arc::clone(&base));
-        }
-        let Layouts { own, derived, .. } = &mut *layouts;
-        let (key, own) = match own.get(&id) {
-            Some((key, own)) => (Arc::clone(key), Some(own)),
-            // Nothing differs, also not the part of the key that has a prefix.
-            None if base.filtering.prefix_extractor.is_none() => return base,
-            None => ("".into(), None),
-        };
-        let derive = || Arc::new(own.unwrap_or(&KeyspaceOptions::default()).over(&base));
-        Arc::clone(derived.entry(key).or_insert_with(derive))
-    }
-
     /// An error unless `state` is a keyspace of this store.
     pub(crate) fn check_own(&self, state: &KeyspaceState) -> Result<()> {
         if state.store == self.store {
@@ -245,13 +209,6 @@ struct MappingEnd<'a> {
 impl Drop for MappingEnd<'_> {
     fn drop(&mut self) {
         self.keyspaces.mapped_from.store(self.from, Ordering::Release);
-    }
-}
-
-impl Catalog {
-    /// The name of the keyspace with this id.
-    pub(crate) fn name_of(&self, id: u32) -> Option<&str> {
-        self.live.values().find(|state| state.id == id).map(|state| &*state.name)
     }
 }
 

@@ -84,7 +84,9 @@ mod tests {
         let options = KeyspaceOptions::new()
             .filters("L0=paired:16,L1-=paired:12".parse().unwrap())
             .prefix_extractor(Prefix::until("/"))
-            .compression(Compression::None);
+            .compression(Compression::None)
+            .merge_operator(crate::Merge::max())
+            .ttl(std::time::Duration::from_secs(86_400));
         let record = KeyspaceRecord { id: 7, options: options.clone() };
         assert!(PAGE.contains(&record.encode()), "{}", record.encode());
         let again = KeyspaceRecord::decode(record.encode().as_bytes()).unwrap();

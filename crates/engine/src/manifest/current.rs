@@ -86,10 +86,10 @@ pub(crate) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64, Error> {
     parse(&bytes).ok_or_else(|| Corruption::new(&path, 0, DAMAGED).into())
 }
 
-const DAMAGED: &str = "it is not the name of a manifest with its checksum; the manifest in force \
+const DAMAGED: &str = "it is not the name of a manifest with its checksum; the current manifest \
                        is normally the one with the highest number, but only a backup or a repair \
                        can tell";
-const MISSING: &str = "it is missing beside tables or logs";
+const MISSING: &str = "it is missing, although there are tables or logs";
 
 /// The number in `bytes`, if they are exactly the text for it.
 pub(crate) fn parse(bytes: &[u8]) -> Option<u64> {

@@ -50,6 +50,13 @@ pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
 /// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
 pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;
+/// Keyspaces may have merge operators of their own, named in the catalog; empty. Versions without
+/// such operators refuse the field.
+pub(crate) const TAG_KEYSPACE_OPERATORS: u64 = 13;
+/// The expiry horizons of keyspaces, in place of that of [`TAG_TIME_MARKS`], which is in the same
+/// edit: for each its id, its horizon, and since when it expires. Versions without keyspaces that
+/// expire refuse the field.
+pub(crate) const TAG_KEYSPACE_HORIZONS: u64 = 14;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -83,6 +90,8 @@ pub(crate) struct VersionEdit {
     pub(crate) catalog_salt: Option<u64>,
     /// The name of the merge operator, from before the first operand on.
     pub(crate) merge_operator: Option<Arc<str>>,
+    /// Whether keyspaces may have merge operators of their own from now on.
+    pub(crate) keyspace_operators: bool,
 }
 
 /// Why bytes are not an edit.
@@ -93,6 +102,8 @@ pub(crate) enum EditError {
     /// They use features of a later version.
     Unsupported(String),
 }
+
+const SHORT: EditError = EditError::Damaged("a field of the edit is too short or out of range");
 
 impl VersionEdit {
     /// The encoded edit.
@@ -128,6 +139,10 @@ impl VersionEdit {
         if let Some(marks) = &self.time_marks {
             marks.encode(&mut body);
             put_field(&mut out, TAG_TIME_MARKS, &mut body);
+            if let Some(keyspaces) = marks.keyspaces() {
+                TimeMarks::encode_keyspaces(keyspaces, &mut body);
+                put_field(&mut out, TAG_KEYSPACE_HORIZONS, &mut body);
+            }
         }
         if let Some(salt) = self.catalog_salt {
             put_u64(&mut body, salt);
@@ -136,6 +151,9 @@ impl VersionEdit {
         if let Some(name) = &self.merge_operator {
             body.extend_from_slice(name.as_bytes());
             put_field(&mut out, TAG_MERGE_OPERATOR, &mut body);
+        }
+        if self.keyspace_operators {
+            put_field(&mut out, TAG_KEYSPACE_OPERATORS, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -154,18 +172,30 @@ impl VersionEdit {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, EditError> {
         let mut edit = Self::default();
         let mut decoder = Decoder::new(bytes);
+        let mut horizons = None;
         while !decoder.is_empty() {
             let (tag, mut field) = field(&mut decoder)?;
-            edit.take_field(tag, &mut field)?;
+            match tag {
+                TAG_KEYSPACE_HORIZONS => {
+                    let all = TimeMarks::decode_keyspaces(&mut field).ok_or(SHORT)?;
+                    set_once(&mut horizons, all)?;
+                }
+                _ => edit.take_field(tag, &mut field)?,
+            }
             if tag < FIRST_OPTIONAL_TAG && !field.is_empty() {
                 return Err(EditError::Damaged("a field of the edit is too long"));
             }
+        }
+        if let Some(horizons) = horizons {
+            let without = EditError::Damaged("horizons of keyspaces come without time marks");
+            let marks = edit.time_marks.as_mut().ok_or(without)?;
+            Arc::make_mut(marks).set_keyspaces(horizons);
         }
         Ok(edit)
     }
 
     fn take_field(&mut self, tag: u64, field: &mut Decoder<'_>) -> Result<(), EditError> {
-        let short = EditError::Damaged("a field of the edit is too short or out of range");
+        let short = SHORT;
         match tag {
             TAG_ADDED => {
                 let level = level(field).ok_or(short)?;
@@ -194,6 +224,7 @@ impl VersionEdit {
             TAG_MERGE_OPERATOR => {
                 set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
             }
+            TAG_KEYSPACE_OPERATORS => self.keyspace_operators = true,
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             _ => {
                 let what = format!("a version edit names a field {tag}");

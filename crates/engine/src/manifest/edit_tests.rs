@@ -6,11 +6,11 @@ use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
 
 use super::edit::{
-    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, TAG_MERGE_OPERATOR,
-    VersionEdit,
+    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_KEYSPACE_HORIZONS,
+    TAG_KEYSPACE_OPERATORS, TAG_LOG_END, TAG_MERGE_OPERATOR, TAG_TIME_MARKS, VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
-use crate::expiry::TimeMarks;
+use crate::expiry::{KeyspaceHorizon, TimeMarks};
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::ranges::RangeTombstone;
@@ -43,6 +43,15 @@ fn time_marks() -> TimeMarks {
     marks
 }
 
+fn keyspace_marks() -> TimeMarks {
+    let mut marks = time_marks();
+    let horizon = |seqno, since| KeyspaceHorizon { seqno, since };
+    let all =
+        [(0, horizon(0, 9)), (7, horizon(MAX_SEQNO, 0)), (u32::MAX - 1, horizon(5, u64::MAX))];
+    marks.set_keyspaces(all.into());
+    marks
+}
+
 fn sample() -> VersionEdit {
     let mut with_sidecar = table(30, ("", "zzz"), (1, MAX_SEQNO));
     with_sidecar.filters.sidecar = Some(31);
@@ -64,12 +73,14 @@ fn sample() -> VersionEdit {
         time_marks: Some(Arc::new(time_marks())),
         catalog_salt: Some(u64::MAX - 1),
         merge_operator: Some("counter of Ω".into()),
+        keyspace_operators: true,
     }
 }
 
 #[test]
 fn an_edit_comes_back() {
-    for edit in [VersionEdit::default(), sample()] {
+    let separate = VersionEdit { time_marks: Some(Arc::new(keyspace_marks())), ..sample() };
+    for edit in [VersionEdit::default(), sample(), separate] {
         assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
     }
 }
@@ -126,6 +137,38 @@ fn the_name_of_a_merge_operator_is_text() {
     assert!(state.apply(&edit("b")).is_err());
 }
 
+/// Programs that know one horizon for all keys must refuse those of keyspaces.
+#[test]
+fn horizons_of_keyspaces_never_go_down() {
+    const { assert!(TAG_KEYSPACE_HORIZONS < FIRST_OPTIONAL_TAG) };
+    let marks = field(TAG_TIME_MARKS, &[7]);
+    let decoded =
+        |body: &[u8]| VersionEdit::decode(&[&*field(TAG_KEYSPACE_HORIZONS, body), &marks].concat());
+    assert!(decoded(&[0, 1, 0, 2, 1, 0]).is_ok() && decoded(&[]).is_ok());
+    for body in [&[0, 1][..], &[2, 1, 0, 2, 1, 0], &[2, 1, 0, 0, 1, 0]] {
+        assert!(matches!(decoded(body), Err(EditError::Damaged(_))), "{body:?}");
+    }
+    let alone = VersionEdit::decode(&field(TAG_KEYSPACE_HORIZONS, &[0, 1, 0]));
+    assert!(matches!(alone, Err(EditError::Damaged(_))), "{alone:?}");
+    let state = ManifestState::default().apply(&decoded(&[0, 5, 1, 2, 6, 1]).unwrap()).unwrap();
+    assert_eq!(state.version.ranges.horizons().before_id(2), 6);
+    let again =
+        VersionEdit::decode(&VersionEdit { next_file_number: None, ..state.snapshot() }.encode())
+            .unwrap();
+    assert_eq!(
+        ManifestState::default().apply(&again).unwrap().version.times(),
+        state.version.times()
+    );
+    for (body, is_fine) in [
+        (&[0, 5, 1, 2, 6, 0][..], true),
+        (&[0, 5, 1], true),
+        (&[0, 4, 1, 2, 6, 1], false),
+        (&[0, 5, 1, 2, 5, 1], false),
+    ] {
+        assert_eq!(state.apply(&decoded(body).unwrap()).is_ok(), is_fine, "{body:?}");
+    }
+}
+
 fn field(tag: u64, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tag);
@@ -142,6 +185,12 @@ fn unknown_fields_are_rejected_or_skipped_by_their_tag() {
     const { assert!(TAG_KEYSPACE < FIRST_OPTIONAL_TAG) };
     let cut = VersionEdit::decode(&field(TAG_KEYSPACE, &[1]));
     assert!(matches!(cut, Err(EditError::Damaged(_))), "{cut:?}");
+    let with = VersionEdit { keyspace_operators: true, ..VersionEdit::default() };
+    assert_eq!(with.encode(), field(TAG_KEYSPACE_OPERATORS, b""));
+    const { assert!(TAG_KEYSPACE_OPERATORS < FIRST_OPTIONAL_TAG) };
+    let state = ManifestState::default().apply(&with).unwrap();
+    let state = state.apply(&VersionEdit::default()).unwrap();
+    assert!(state.snapshot().keyspace_operators);
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
     let known = sample().encode();
     let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();

@@ -144,8 +144,8 @@ fn check_files(
         None => Corruption::new(&file, 0, problem),
         Some(dropped) => {
             let what = format!(
-                "the manifest ends in a damaged record that was in force, for a file that the \
-                 records before it need is not as they say: {}: {problem}",
+                "the manifest ends in a damaged record that had taken effect, because a file \
+                 that earlier records need does not match them: {}: {problem}",
                 file.display()
             );
             Corruption::new(&dropped.file, dropped.offset, what)

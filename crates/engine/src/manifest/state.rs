@@ -109,6 +109,7 @@ impl ManifestState {
                 .then(|| Arc::clone(&self.version.time_marks)),
             catalog_salt: self.version.catalog_salt,
             merge_operator: self.version.merge_operator.clone(),
+            keyspace_operators: self.version.has_keyspace_operators,
         }
     }
 }
@@ -141,6 +142,7 @@ impl Version {
         }
         if edit.replaces_ranges {
             next.ranges = RangeSet::default();
+            next.ranges.set_horizons(self.ranges.horizons());
         }
         if !edit.ranges.is_empty() {
             // What no reader needs is left out before an edit is written.
@@ -150,13 +152,14 @@ impl Version {
             }
         }
         if let Some(marks) = &edit.time_marks {
-            if marks.horizon() < next.time_marks.horizon() {
-                return Err(invalid("the expiry horizon goes down"));
+            if !marks.follow(&next.time_marks) {
+                return Err(invalid("an expiry horizon goes down"));
             }
             next.time_marks = Arc::clone(marks);
+            next.ranges.set_horizons(&marks.horizons());
         }
-        next.ranges.expire_before(next.time_marks.horizon());
         next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
+        next.has_keyspace_operators |= edit.keyspace_operators;
         if let Some(name) = &edit.merge_operator {
             if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
                 return Err(invalid("the merge operator changes"));

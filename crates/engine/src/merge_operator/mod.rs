@@ -27,7 +27,6 @@ pub use builtin::{InvalidSet, Merge, SetItems};
 
 use crate::error::{Error, Result};
 use crate::merge_failure::{MergeCause, MergeFailure};
-use crate::space::{Space, user_key};
 
 /// Longest name of an operator, in bytes.
 const MOST_NAME_BYTES: usize = 200;
@@ -40,7 +39,8 @@ pub(crate) fn is_operator_name(name: &str) -> bool {
 /// Computes values from merge operands; [`Merge`] has ready ones.
 ///
 /// Given to a store by
-/// [`WriteSettings::merge_operator`](crate::settings::WriteSettings::merge_operator). A write of an
+/// [`WriteSettings::merge_operator`](crate::settings::WriteSettings::merge_operator), or to one of
+/// its keyspaces by [`KeyspaceOptions::merge_operator`](crate::KeyspaceOptions). A write of an
 /// operand ([`Db::merge`](crate::Db::merge)) reads nothing; the operator is called when the key is
 /// read, flushed or compacted. How the operands of a key are divided among these calls is
 /// unspecified, so the results must depend only on the key, the value and the order of the
@@ -122,68 +122,61 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
 
 /// A merge operator with its name.
 #[derive(Clone)]
-pub(crate) struct UserMergeOperator {
+pub(crate) struct UserMergeOperator(Arc<ChosenOperator>);
+
+struct ChosenOperator {
     name: Arc<str>,
     operator: Arc<dyn MergeOperator>,
-    /// Whether it is called with physical keys of a store with keyspaces. It is passed the keys
-    /// without their headers.
-    has_headers: bool,
     /// Whether a failure of a flush or compaction was reported.
-    has_failed: Arc<AtomicBool>,
+    has_failed: AtomicBool,
 }
 
 impl UserMergeOperator {
     /// An operator as a field of the options. Reads its name.
     pub(crate) fn chosen(operator: Arc<dyn MergeOperator>) -> Option<Self> {
+        Some(Self::new(operator))
+    }
+
+    /// An operator. Reads its name.
+    pub(crate) fn new(operator: Arc<dyn MergeOperator>) -> Self {
         let name = operator.name().into();
-        Some(Self { name, operator, has_headers: false, has_failed: Arc::default() })
+        Self(Arc::new(ChosenOperator { name, operator, has_failed: AtomicBool::new(false) }))
     }
 
     /// The built-in operator of this name, if there is one.
     pub(crate) fn built_in(name: &str) -> Option<Self> {
         let all = [Merge::counter(), Merge::max(), Merge::set_union()];
-        all.into_iter().find(|operator| operator.name() == name).and_then(Self::chosen)
-    }
-
-    /// The same operator for the physical keys of a store that keeps the default keyspace in this
-    /// way.
-    pub(crate) fn for_store(&self, default: Space) -> Self {
-        Self { has_headers: default != Space::Plain, ..self.clone() }
-    }
-
-    /// The key that a user knows.
-    fn key_of<'k>(&self, physical: &'k [u8]) -> &'k [u8] {
-        if self.has_headers { user_key(physical) } else { physical }
+        all.into_iter().find(|operator| operator.name() == name).map(Self::new)
     }
 
     /// Whether `other` is the same operator, not just one with the same name.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.operator, &other.operator)
+        Arc::ptr_eq(&self.0.operator, &other.0.operator)
     }
 
     /// Its name.
     pub(crate) fn name(&self) -> &Arc<str> {
-        &self.name
+        &self.0.name
     }
 
     /// Its name, as shown in settings.
     pub(crate) fn quoted(&self) -> String {
-        format!("{:?}", self.name)
+        format!("{:?}", self.name())
     }
 
     /// Checks the documented bounds of its name.
     pub(crate) fn check(&self) -> Result<()> {
-        if is_operator_name(&self.name) {
+        if is_operator_name(self.name()) {
             return Ok(());
         }
         Err(Error::option(format!(
             "merge_operator: the name {:?} must have 1 to {MOST_NAME_BYTES} bytes, and no control \
              characters",
-            self.name
+            self.name()
         )))
     }
 
-    /// The value after these operands, oldest first.
+    /// The value of `key`, without a header, after these operands, oldest first.
     ///
     /// # Errors
     /// [`Error::Merge`] if the operator fails.
@@ -193,18 +186,17 @@ impl UserMergeOperator {
         existing: Option<&[u8]>,
         operands: &[&[u8]],
     ) -> Result<Option<Vec<u8>>> {
-        let key = self.key_of(key);
-        let merged = contained(|| self.operator.full_merge(key, existing, operands));
+        let merged = contained(|| self.0.operator.full_merge(key, existing, operands));
         let merged = merged.and_then(|merged| merged).and_then(within_limit);
         merged.map_err(|why| {
             let cause = MergeCause::Failed(why);
-            Error::Merge(Box::new(MergeFailure::new(&self.name, key, cause)))
+            Error::Merge(Box::new(MergeFailure::new(self.name(), key, cause)))
         })
     }
 
-    /// One operand in place of these, oldest first, if there is one.
+    /// One operand of `key`, without a header, in place of these, oldest first, if there is one.
     pub(crate) fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
-        let merged = contained(|| self.operator.partial_merge(self.key_of(key), operands));
+        let merged = contained(|| self.0.operator.partial_merge(key, operands));
         match merged.and_then(within_limit) {
             Ok(merged) => merged,
             Err(why) => {
@@ -216,8 +208,8 @@ impl UserMergeOperator {
 
     /// Reports the first failure in a flush or compaction, which keeps the operands.
     pub(crate) fn report(&self, why: &dyn fmt::Display) {
-        if !self.has_failed.swap(true, Relaxed) {
-            crate::events::merge_failed(&self.name, &why.to_string());
+        if !self.0.has_failed.swap(true, Relaxed) {
+            crate::events::merge_failed(self.name(), &why.to_string());
         }
     }
 }
@@ -225,7 +217,7 @@ impl UserMergeOperator {
 impl fmt::Debug for UserMergeOperator {
     /// Writes its name: the operator's own output may be long or endless.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.name, f)
+        fmt::Debug::fmt(self.name(), f)
     }
 }
 

@@ -440,7 +440,7 @@ fn failures_of_the_operator_are_contained() {
         db.merge("c", "z").unwrap();
         failing.store(true, Ordering::Relaxed);
         for step in 0..4 {
-            let MergeFailure { operator, key, cause } = failure(db.get("a"));
+            let MergeFailure { operator, key, cause, .. } = failure(db.get("a"));
             assert_eq!((&*operator, &*key), ("append", &b"a"[..]));
             let MergeCause::Failed(why) = cause else { panic!("{cause:?}") };
             assert!(why.contains(if panics { "no more" } else { "not now" }), "{why}");
@@ -489,7 +489,7 @@ fn a_store_without_its_operator_keeps_the_operands() {
     assert!(refused.to_string().contains("open it with the former"), "{refused}");
     let db = Db::open("db", options(&vfs)).unwrap();
     for step in 0..3 {
-        let MergeFailure { operator, key, cause } = failure(db.get("b"));
+        let MergeFailure { operator, key, cause, .. } = failure(db.get("b"));
         assert_eq!((&*operator, &*key, cause), ("append", &b"b"[..], MergeCause::NoOperator));
         assert_eq!(db.get("c").unwrap().unwrap(), b"5");
         assert!(matches!(db.merge("b", "6"), Err(Error::Merge(_))));

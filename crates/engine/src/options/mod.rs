@@ -34,6 +34,7 @@ pub use self::opening::OpenSettings;
 pub use self::reads::ReadSettings;
 use self::table::settings;
 pub use self::writes::WriteSettings;
+pub(crate) use self::writes::check_ttl;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;

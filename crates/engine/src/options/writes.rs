@@ -42,14 +42,18 @@ settings! {
         /// again, is deleted. It is never returned later than `ttl` and the larger of a second and
         /// a 256th of `ttl` after its write, and never expires earlier than `ttl` after it, by the
         /// wall clock. From a second to a hundred years; with `None`, entries do not expire. If it
-        /// is lowered, what was written until then, and in the next 256th of the former `ttl`, may
-        /// last that much longer.
+        /// is lowered, what was written until then may last a 256th of the former `ttl` longer; if
+        /// that is done by opening the store with another one, so may what is written in the next
+        /// 256th of the former.
         /// Writing a key again begins its time anew; reading it does not.
         ///
         /// All handles see an entry expire at the same time, snapshots included; an iterator or
         /// cursor that is open sees what had not expired when it was created. Space comes back as
         /// that of [deleted ranges](crate::Db::delete_range) does: tables of which everything has
         /// expired are removed unread, others are rewritten when half has expired.
+        ///
+        /// In a store with keyspaces it is that of the default one; others have their own:
+        /// [`KeyspaceOptions::ttl`](crate::KeyspaceOptions::ttl).
         ///
         /// It is a setting of each open, as others are. While entries do not expire, nothing is
         /// recorded of their age: what was written before counts as written when `ttl` is set.
@@ -130,12 +134,17 @@ impl WriteSettings {
     /// Checks the bounds that are no numbers.
     pub(super) fn check(&self) -> Result<()> {
         self.merge_operator.as_ref().map_or(Ok(()), UserMergeOperator::check)?;
-        match self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
-            None => Ok(()),
-            Some(ttl) => Err(Error::option(format!(
-                "ttl is {ttl:?}: it must be {SHORTEST_TTL:?} to {LONGEST_TTL:?} (a hundred years), \
-                 or none if entries do not expire"
-            ))),
-        }
+        check_ttl(self.ttl)
+    }
+}
+
+/// Checks the bounds of a `ttl`.
+pub(crate) fn check_ttl(ttl: Option<Duration>) -> Result<()> {
+    match ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
+        None => Ok(()),
+        Some(ttl) => Err(Error::option(format!(
+            "ttl is {ttl:?}: it must be {SHORTEST_TTL:?} to {LONGEST_TTL:?} (a hundred years), or \
+             none if entries do not expire"
+        ))),
     }
 }

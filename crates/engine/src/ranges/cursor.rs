@@ -27,7 +27,8 @@ impl RangeCursor {
         Self { set, from: Vec::new(), to: None, covering: 0, at, was_moved: false }
     }
 
-    /// The newest tombstone, or sequence number that has expired; 0 if there is none.
+    /// The newest tombstone, or sequence number that has expired in every keyspace; 0 if there is
+    /// none.
     pub(crate) fn newest(&self) -> SeqNo {
         self.set.newest()
     }
@@ -47,11 +48,11 @@ impl RangeCursor {
     }
 
     fn search(&mut self, key: &[u8]) {
-        let Span { from, to, covering } = self.set.span(key, self.at);
+        let Span { from, to, covering, expired } = self.set.span(key, self.at);
         self.from.clear();
         self.from.extend_from_slice(from);
         self.to = to.map(<[u8]>::to_vec);
-        self.covering = covering.max(self.set.expired_before());
+        self.covering = covering.max(expired);
         self.was_moved = true;
     }
 

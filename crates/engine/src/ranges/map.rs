@@ -83,6 +83,8 @@ pub(crate) struct Span<'a> {
     pub(crate) to: Option<&'a [u8]>,
     /// The newest visible tombstone; 0 if there is none.
     pub(crate) covering: SeqNo,
+    /// What is older has expired; 0 if nothing has.
+    pub(crate) expired: SeqNo,
 }
 
 /// Disjoint fragments of range tombstones, in key order.
@@ -191,11 +193,11 @@ impl RangeMap {
         let before = next.checked_sub(1).and_then(|index| self.fragments.get(index));
         if let Some(fragment) = before.filter(|fragment| !fragment.ends_before(key)) {
             let covering = fragment.visible_at(at);
-            return Span { from: &fragment.from, to: fragment.to.as_deref(), covering };
+            return Span { from: &fragment.from, to: fragment.to.as_deref(), covering, expired: 0 };
         }
         let from = before.and_then(|fragment| fragment.to.as_deref()).unwrap_or_default();
         let to = self.fragments.get(next).map(|fragment| &*fragment.from);
-        Span { from, to, covering: 0 }
+        Span { from, to, covering: 0, expired: 0 }
     }
 
     /// The newest tombstone; 0 if there is none.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use trommel_base::{MAX_SEQNO, SeqNo};
 
 use crate::bounds::Bounds;
+use crate::expiry::{HorizonSpan, Horizons};
 
 use super::map::{RangeMap, RangeTombstone, Readers, Span};
 
@@ -20,27 +21,31 @@ const RATIO: usize = 2;
 pub(crate) struct RangeSet {
     /// Largest first.
     maps: Vec<Arc<RangeMap>>,
-    /// Every key written before this has expired, whatever a reader's sequence number; 0 if none
-    /// has.
-    expired_before: SeqNo,
+    /// What has expired, whatever a reader's sequence number.
+    horizons: Horizons,
 }
 
 impl RangeSet {
     /// Whether nothing is deleted or expired.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.maps.is_empty() && self.expired_before == 0
+        self.maps.is_empty() && self.horizons.are_none()
     }
 
-    /// Every key written before this has expired; 0 if none has.
+    /// What has expired.
     #[inline]
-    pub(crate) fn expired_before(&self) -> SeqNo {
-        self.expired_before
+    pub(crate) fn horizons(&self) -> &Horizons {
+        &self.horizons
     }
 
-    /// Adds that every key written before `seqno` has expired.
-    pub(crate) fn expire_before(&mut self, seqno: SeqNo) {
-        self.expired_before = self.expired_before.max(seqno);
+    /// Adds what has expired.
+    pub(crate) fn expire(&mut self, horizons: &Horizons) {
+        self.horizons.extend(horizons);
+    }
+
+    /// Sets what has expired, which includes what the set knows.
+    pub(crate) fn set_horizons(&mut self, horizons: &Horizons) {
+        self.horizons = horizons.clone();
     }
 
     /// This set and `tombstones`, without what no reader needs.
@@ -55,7 +60,7 @@ impl RangeSet {
         if last.len() > 0 {
             maps.push(Arc::new(last));
         }
-        Self { maps, expired_before: self.expired_before }
+        Self { maps, horizons: self.horizons.clone() }
     }
 
     /// This set and `tombstones`, for readers at any sequence number.
@@ -67,7 +72,7 @@ impl RangeSet {
     /// Adds the tombstones of another set.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.maps.extend(other.maps.iter().cloned());
-        self.expire_before(other.expired_before);
+        self.expire(&other.horizons);
     }
 
     /// The tombstones, cut into fragments.
@@ -80,20 +85,21 @@ impl RangeSet {
         self.maps.iter().map(|map| map.len()).sum()
     }
 
-    /// The newest tombstone, or the newest sequence number that has expired; 0 if there is none.
+    /// The newest tombstone, or the newest sequence number that has expired in every keyspace; 0
+    /// if there is none.
     pub(crate) fn newest(&self) -> SeqNo {
-        self.maps.iter().map(|map| map.newest()).max().unwrap_or(0).max(self.expired_before)
+        self.maps.iter().map(|map| map.newest()).max().unwrap_or(0).max(self.horizons.of_all())
     }
 
     /// If everything written up to `newest` between `smallest` and `largest` is deleted or expired,
     /// the newest tombstone that it takes; 0 if it has expired.
     pub(crate) fn hides(&self, smallest: &[u8], largest: &[u8], newest: SeqNo) -> Option<SeqNo> {
-        if newest < self.expired_before {
-            return Some(0);
-        }
         let mut last = 0;
         let mut spans = self.spans(smallest, largest);
         let are_hidden = spans.all(|span| {
+            if span.expired > newest {
+                return true;
+            }
             last = span.covering.max(last);
             span.covering > newest
         });
@@ -101,7 +107,8 @@ impl RangeSet {
     }
 
     /// The parts of the key space that together hold `smallest..=largest`, in each of which the
-    /// same tombstones apply. The first may begin earlier, and the last may end later.
+    /// same tombstones apply and the same has expired. The first may begin earlier, and the last
+    /// may end later.
     pub(crate) fn spans<'a>(
         &'a self,
         smallest: &'a [u8],
@@ -134,7 +141,7 @@ impl RangeSet {
     /// expired; 0 if none is.
     #[inline]
     pub(crate) fn covering(&self, key: &[u8], at: SeqNo) -> SeqNo {
-        self.deleting(key, at).max(self.expired_before)
+        self.deleting(key, at).max(self.horizons.before(key))
     }
 
     /// The newest tombstone up to `at` that applies to `key`, whatever has expired; 0 if there is
@@ -160,9 +167,10 @@ impl RangeSet {
         None
     }
 
-    /// The tombstones that apply to `key`, without what has expired.
+    /// The tombstones that apply to `key`, and what has expired.
     pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
-        let all = Span { from: &[], to: None, covering: 0 };
+        let HorizonSpan { from, to, seqno } = self.horizons.span(key);
+        let all = Span { from, to, covering: 0, expired: seqno };
         self.maps.iter().map(|map| map.span(key, at)).fold(all, |all, one| Span {
             from: all.from.max(one.from),
             to: match (all.to, one.to) {
@@ -170,6 +178,7 @@ impl RangeSet {
                 (to, other) => to.or(other),
             },
             covering: all.covering.max(one.covering),
+            expired: all.expired,
         })
     }
 }

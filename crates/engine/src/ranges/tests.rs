@@ -362,6 +362,36 @@ fn the_head_of_a_queue_stays_near() {
     assert_eq!(db.iter().count(), 5_000);
 }
 
+/// A seek that begins anywhere in a gap makes the whole of it known, not just what it passed.
+#[test]
+fn a_gap_is_known_whole_after_a_seek_into_it() {
+    for (forward, has_keyspace) in [(true, false), (false, false), (true, true), (false, true)] {
+        let db = filled(&Arc::default(), 400);
+        if has_keyspace {
+            db.keyspace("other", Default::default()).unwrap();
+        }
+        for key in 10..390_u32 {
+            db.delete(key.to_be_bytes()).unwrap();
+        }
+        let passed_by_seek = |key: u32| {
+            let before = db.stats().scans.entries_skipped;
+            let (found, expected) = match forward {
+                true => (db.range(key.to_be_bytes()..).next(), 390_u32),
+                false => (db.range(..=key.to_be_bytes()).next_back(), 9),
+            };
+            assert_eq!(*found.unwrap().unwrap().0, expected.to_be_bytes());
+            db.stats().scans.entries_skipped - before
+        };
+        assert!(passed_by_seek(200) > 350, "it has passed the gap on both sides");
+        for key in (10..390).step_by(19) {
+            let passed = passed_by_seek(key);
+            assert!(passed < 20, "a later seek to {key} has passed {passed} entries");
+        }
+        // What lies at either end is no part of it.
+        assert_eq!((db.iter().count(), db.iter().rev().count()), (20, 20));
+    }
+}
+
 /// What is written into a known gap is found, by any later reader and no earlier one.
 #[test]
 fn a_gap_is_no_gap_for_what_is_written_in_it() {

@@ -2,6 +2,7 @@
 //! table.
 
 mod changes;
+mod explain;
 mod get;
 mod many;
 mod operands;
@@ -10,3 +11,4 @@ mod probe;
 mod scan;
 
 pub(crate) use changes::Change;
+pub use explain::{ExplainedFilter, ExplainedOutcome, ExplainedPlace, ExplainedStep, Explanation};

@@ -17,9 +17,10 @@ use trommel_sstable::{ScanOptions, Verdict};
 use super::probe::{count_reads, is_decided};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::keyspaces::OwnOperator;
 use crate::merge_failure::{MergeCause, MergeFailure};
 use crate::merge_operator::UserMergeOperator;
-use crate::space::{Space, user_key};
+use crate::space::{Space, id_of, user_key};
 use crate::version::Fence;
 use crate::view::View;
 
@@ -74,23 +75,49 @@ impl FoundVersions {
     }
 }
 
+/// The key that a user knows, in a store that keeps the default keyspace in this way.
+fn key_known(default: Space, physical: &[u8]) -> &[u8] {
+    if default == Space::Plain { physical } else { user_key(physical) }
+}
+
 impl Engine {
-    /// The merge operator for `key`.
+    /// The merge operator for a physical key.
     ///
     /// # Errors
-    /// [`Error::Merge`] if the store was opened without one.
-    pub(crate) fn merge_operator_for(&self, key: &[u8]) -> Result<UserMergeOperator> {
-        match &self.options.load().writes.merge_operator {
-            Some(operator) => Ok(operator.for_store(self.options.keyspaces.default_of_tables())),
-            None => {
-                let recorded = self.version().merge_operator.clone();
-                let name = recorded.as_deref().unwrap_or_default();
-                let is_mapped = self.options.keyspaces.default_of_tables() != Space::Plain;
-                let key = if is_mapped { user_key(key) } else { key };
-                let failure = MergeFailure::new(name, key, MergeCause::NoOperator);
-                Err(Error::Merge(Box::new(failure)))
-            }
-        }
+    /// [`Error::Merge`] if the store, or the keyspace of the key, was opened without one.
+    pub(crate) fn merge_operator_for(&self, physical: &[u8]) -> Result<UserMergeOperator> {
+        self.operator_for(self.options.keyspaces.default_of_tables(), physical)
+    }
+
+    /// The value of a physical key, as a reader as of `seqno` finds it, after these operands,
+    /// oldest first.
+    pub(crate) fn apply_operands(
+        &self,
+        (physical, seqno): (&[u8], SeqNo),
+        existing: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>> {
+        let default = self.options.keyspaces.default_found_at(seqno);
+        let operator = self.operator_for(default, physical)?;
+        operator.full_merge(key_known(default, physical), existing, operands)
+    }
+
+    fn operator_for(&self, default: Space, physical: &[u8]) -> Result<UserMergeOperator> {
+        let keyspaces = &self.options.keyspaces;
+        let id = if default == Space::Plain { None } else { id_of(physical) };
+        let own = if keyspaces.have_operators() { keyspaces.own_operator(id) } else { None };
+        let (name, keyspace) = match own {
+            Some(OwnOperator::Given(operator)) => return Ok(operator),
+            Some(OwnOperator::Missing { name, keyspace }) => (name, Some(keyspace)),
+            Some(OwnOperator::Unknown) => (String::new(), None),
+            None => match &self.options.load().writes.merge_operator {
+                Some(operator) => return Ok(operator.clone()),
+                None => (self.version().merge_operator.as_deref().unwrap_or_default().into(), None),
+            },
+        };
+        let key = key_known(default, physical);
+        let failure = MergeFailure::new(&name, key, MergeCause::NoOperator);
+        Err(Error::Merge(Box::new(MergeFailure { keyspace, ..failure })))
     }
 
     /// The value of `key` as of `seqno`, of which `view` has an operand as the newest version.
@@ -112,9 +139,8 @@ impl Engine {
         if found.operands.is_empty() {
             return Ok(None);
         }
-        let operator = self.merge_operator_for(key)?;
         let operands: Vec<&[u8]> = found.operands.iter().rev().map(|operand| &**operand).collect();
-        let merged = operator.full_merge(key, found.existing.as_deref(), &operands)?;
+        let merged = self.apply_operands((key, seqno), found.existing.as_deref(), &operands)?;
         Ok(merged.map(Slice::from))
     }
 

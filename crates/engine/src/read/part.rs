@@ -73,7 +73,7 @@ impl Engine {
     }
 
     /// Reads as of `at`, or now: `read` gets the way in which the keys of this part are stored.
-    fn mapped<T>(
+    pub(super) fn mapped<T>(
         &self,
         part: Part<'_>,
         at: Option<ReadAt<'_>>,

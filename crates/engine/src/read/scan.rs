@@ -59,6 +59,18 @@ impl Handle {
         }
     }
 
+    /// A cursor within `bounds` over what another cursor reads from.
+    pub(crate) fn cursor_over(
+        self: &Arc<Self>,
+        view: Arc<View>,
+        seqno: SeqNo,
+        ranges: Option<Arc<RangeSet>>,
+        bounds: Bounds,
+    ) -> Result<VisibleCursor> {
+        let store = Arc::clone(self);
+        Pinned { view, seqno, ranges, store }.into_cursor(&SharedBounds::new(bounds))
+    }
+
     /// What a scan of this part reads from, and how its keys are stored as of then.
     #[inline]
     fn pin_in(self: &Arc<Self>, part: Part<'_>, at: Option<ReadAt<'_>>) -> Result<(Pinned, Space)> {
@@ -136,7 +148,7 @@ impl Pinned {
             sources,
             self.seqno,
             self.ranges,
-            gate.is_some(),
+            gate,
             bounds.clone(),
             self.view,
             self.store,

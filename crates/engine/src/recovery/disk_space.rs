@@ -33,9 +33,7 @@ impl SpaceNeeded<'_> {
     fn text(&self) -> String {
         match self {
             Self::ForLogs(bytes) => {
-                format!(
-                    "opening writes the {bytes} bytes of the log anew before the log is removed"
-                )
+                format!("opening rewrites the {bytes} bytes of the log before the log is removed")
             }
             Self::ForNewFiles(state) => {
                 let manifest = state.snapshot().encode().len() as u64 + 32 * LOG_ENDS;

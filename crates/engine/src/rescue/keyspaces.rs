@@ -8,12 +8,18 @@
 //! 2. If the manifest has a salt, and the entry is missing though nothing is lost, there is no
 //!    catalog yet: keys are stored plain. If something is lost, the entry may be, too: it is made
 //!    anew.
-//! 3. A keyspace without its entry in the catalog gets one, with a name made of its number.
+//! 3. A keyspace without its entry in the catalog gets one, with a name made of its number. If it
+//!    has merge operands, and keyspaces may have operators of their own, it also gets the name of
+//!    an operator: that of the store may be another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::keyspaces::{CatalogHeader, KeyspaceOptions, KeyspaceRecord};
 use crate::space::{CATALOG_ID, Space, id_of};
+
+/// The name of the merge operator of a keyspace whose own one is not known. One of this name, in
+/// place of the lost one, reads its operands.
+const UNKNOWN_OPERATOR: &str = "unknown";
 
 /// What is known of the keyspaces among the entries that were copied.
 #[derive(Debug, Default)]
@@ -23,6 +29,10 @@ pub(crate) struct KeyspacesLeft {
     names: BTreeMap<u32, Vec<u8>>,
     /// The ids of keyspaces that have entries.
     filled: BTreeSet<u32>,
+    /// Whether the old store's keyspaces may have merge operators of their own.
+    may_have_operators: bool,
+    /// The ids of keyspaces that have one, or may have.
+    with_operators: BTreeSet<u32>,
 }
 
 /// What is known of the old store otherwise.
@@ -42,9 +52,16 @@ pub(crate) struct CatalogLeft {
     pub(crate) salt: u64,
     /// Entries of it that are missing or differ: physical keys and values.
     pub(crate) entries: Vec<(Vec<u8>, String)>,
+    /// Whether keyspaces have merge operators of their own.
+    pub(crate) has_operators: bool,
 }
 
 impl KeyspacesLeft {
+    /// Nothing yet.
+    pub(crate) fn new(may_have_operators: bool) -> Self {
+        Self { may_have_operators, ..Self::default() }
+    }
+
     /// Notes an entry that was copied.
     pub(crate) fn note(&mut self, physical: &[u8], value: &[u8]) {
         let Some(id) = id_of(physical) else { return };
@@ -54,11 +71,27 @@ impl KeyspacesLeft {
             match Space::Named(CATALOG_ID).strip(physical) {
                 b"" => self.header = CatalogHeader::decode(value),
                 name => {
-                    let record = KeyspaceRecord::decode(value);
-                    self.names.extend(record.map(|record| (record.id, name.to_vec())));
+                    let Some(KeyspaceRecord { id, options }) = KeyspaceRecord::decode(value) else {
+                        return;
+                    };
+                    self.names.insert(id, name.to_vec());
+                    if options.operator().is_some() {
+                        self.with_operators.insert(id);
+                    }
                 }
             }
         }
+    }
+
+    /// Notes merge operands that were copied, after the catalog. Returns whether they are those of
+    /// an operator that their keyspace has of its own, or may be.
+    pub(crate) fn note_operands(&mut self, physical: &[u8]) -> bool {
+        let Some(id) = id_of(physical).filter(|id| *id > CATALOG_ID) else { return false };
+        self.filled.insert(id);
+        if self.may_have_operators && !self.names.contains_key(&id) {
+            self.with_operators.insert(id);
+        }
+        self.with_operators.contains(&id)
     }
 
     /// The catalog of the new store, if the old one had keyspaces.
@@ -77,10 +110,15 @@ impl KeyspacesLeft {
             while self.names.values().any(|other| *other == name.as_bytes()) {
                 name.push('\'');
             }
-            let record = KeyspaceRecord { id: *id, options: KeyspaceOptions::new() };
+            let mut options = KeyspaceOptions::new();
+            if self.with_operators.contains(id) {
+                options = options.with_operator_named(UNKNOWN_OPERATOR);
+            }
+            let record = KeyspaceRecord { id: *id, options };
             entries.push((catalog.key(name.as_bytes()).into_owned(), record.encode()));
         }
-        Some(CatalogLeft { salt, entries })
+        let has_operators = !self.with_operators.is_empty();
+        Some(CatalogLeft { salt, entries, has_operators })
     }
 }
 
@@ -128,6 +166,28 @@ mod tests {
         let header = CatalogHeader::decode(made.entries[0].1.as_bytes()).unwrap();
         assert_eq!((made.salt, header.salt, header.last_id), (9, 9, 4));
         assert_eq!(made.entries[1].0, *CATALOG.key(b"found-4"));
-        assert_eq!(KeyspaceRecord::decode(made.entries[1].1.as_bytes()).unwrap().id, 4);
+        let record = KeyspaceRecord::decode(made.entries[1].1.as_bytes()).unwrap();
+        assert!(record.id == 4 && record.options.operator().is_none() && !made.has_operators);
+    }
+
+    #[test]
+    fn operands_of_a_keyspace_whose_operator_is_lost_are_not_the_stores() {
+        let key = Space::Named(4).key(b"a").into_owned();
+        for may_have in [false, true] {
+            let mut known = KeyspacesLeft::new(may_have);
+            let options = KeyspaceOptions::new().merge_operator(crate::Merge::max());
+            let record = KeyspaceRecord { id: 4, options };
+            known.note(&CATALOG.key(b"users"), record.encode().as_bytes());
+            assert!(known.note_operands(&key) && !known.note_operands(b"a"));
+            let mut lost = KeyspacesLeft::new(may_have);
+            assert_eq!(lost.note_operands(&key), may_have);
+            let made = lost.catalog(evidence(Some(9), false, true)).unwrap();
+            let record = KeyspaceRecord::decode(made.entries[1].1.as_bytes()).unwrap();
+            let name = record.options.operator().map(|operator| operator.name.to_string());
+            assert_eq!(
+                (name.as_deref(), made.has_operators),
+                (may_have.then_some("unknown"), may_have)
+            );
+        }
     }
 }

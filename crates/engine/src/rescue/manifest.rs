@@ -145,16 +145,16 @@ fn doubt(readings: &[Reading], chosen: Option<&Reading>, named: Option<u64>) -> 
     let Some(chosen) = chosen else { return Some("no manifest can be read".to_owned()) };
     let name = names::manifest(chosen.number);
     if chosen.damage.is_some() {
-        return Some(format!("{name} is damaged, and what it says behind the damage is unknown"));
+        return Some(format!("{name} is damaged, and its content after the damage is unknown"));
     }
     if let Some(named) = named.filter(|named| *named > chosen.number) {
         let named = names::manifest(named);
-        return Some(format!("{named}, which was in force, cannot be used, and {name} is older"));
+        return Some(format!("{named}, which was current, cannot be used, and {name} is older"));
     }
     if !chosen.is_complete && !chosen.closed && chosen.has_orphans {
         return Some(format!(
-            "{name} names files that are not there, and does not name others that are: it may have \
-             lost its end"
+            "{name} names files that are missing, and does not name others that exist: its end \
+             may be lost"
         ));
     }
     let lost = readings.iter().find(|other| {
@@ -194,8 +194,8 @@ fn read(vfs: &dyn Vfs, dir: &Path, number: u64, listing: &[DirEntry]) -> Reading
     reading.is_complete = state.is_some() && missing.is_none();
     if let (Some((file, problem)), Some(torn)) = (missing, &reading.torn) {
         let what = format!(
-            "it ends in a damaged record that was in force, for a file that the records before it \
-             need is not as they say: {}: {problem}",
+            "it ends in a damaged record that had taken effect, because a file that earlier \
+             records need does not match them: {}: {problem}",
             file.display()
         );
         reading.damage = Some(Damage::at(&path, torn.offset, what, Remedy::RestoreOrRepair));

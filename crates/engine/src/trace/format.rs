@@ -17,7 +17,8 @@ pub const MAX_TIMES: u64 = 1 << 48;
 /// The current version.
 pub(super) const VERSION: u32 = 1;
 /// The framed form of a trace.
-pub(super) const FORM: Form = Form { magic: MAGIC, version: VERSION, name: "trace of lookups" };
+pub(super) const FORM: Form =
+    Form { magic: MAGIC, version: VERSION, features: 0, name: "trace of lookups" };
 /// A block of lookups.
 pub(super) const KIND_LOOKUPS: u32 = 1;
 /// The trace's description: the first frame.

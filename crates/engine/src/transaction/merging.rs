@@ -83,8 +83,9 @@ impl Transaction {
         existing: Option<&[u8]>,
         operands: &[Vec<u8>],
     ) -> Result<Option<Slice>> {
-        let operator = self.snapshot.store().engine.merge_operator_for(key)?;
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        Ok(operator.full_merge(key, existing, &operands)?.map(Slice::from))
+        let merged =
+            self.store().engine.apply_operands((key, self.seqno()), existing, &operands)?;
+        Ok(merged.map(Slice::from))
     }
 }

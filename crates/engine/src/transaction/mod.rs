@@ -99,7 +99,7 @@ impl Transaction {
         // Before the snapshot is taken: see `View::since`.
         let view = store.engine.view.load();
         let snapshot = Snapshot::take(store);
-        let since = view.since(snapshot.seqno(), store.engine.snapshots.horizon());
+        let since = view.since(snapshot.seqno(), store.engine.snapshots.horizons());
         let default = store.engine.options.keyspaces.default_at(snapshot.seqno());
         Self { snapshot, default, since, state: Mutex::default() }
     }
@@ -606,9 +606,7 @@ impl Transaction {
             return Err(Conflict::new(&MARKER, Expected::Unchanged).into());
         }
         let batch = state.writes.into_batch();
-        if let Some(key) = batch.merged_key() {
-            self.snapshot.store().engine.prepare_for_operands(key)?;
-        }
+        engine.prepare_for_operands(&batch)?;
         let (sealed, conditions) = (Batch::Sealed(batch.seal()?), state.reads.into_conditions());
         if conditions.is_empty() {
             return engine.write(sealed, options);

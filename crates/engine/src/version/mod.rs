@@ -17,6 +17,7 @@ mod shared_files;
 mod table_cache;
 mod table_file;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use trommel_base::SeqNo;
 use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::ranges::{RangeSet, RangeTombstone};
+use crate::space::{DEFAULT_ID, id_of};
 
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
 pub(crate) use shared_files::SharedFiles;
@@ -46,12 +48,28 @@ pub(crate) struct Version {
     pub(crate) catalog_salt: Option<u64>,
     /// The name of the merge operator, if there may be operands.
     pub(crate) merge_operator: Option<Arc<str>>,
+    /// Whether there may be operands of merge operators that keyspaces have of their own.
+    pub(crate) has_keyspace_operators: bool,
 }
 
 impl Version {
     /// All tables with their levels, level 0 first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
+    }
+
+    /// When entries were written, and what has expired: of each keyspace, if there are any.
+    pub(crate) fn times(&self) -> TimeMarks {
+        let mut times = (*self.time_marks).clone();
+        if self.catalog_salt.is_some() {
+            times.separate();
+        }
+        times
+    }
+
+    /// Whether there may be merge operands.
+    pub(crate) fn may_hold_operands(&self) -> bool {
+        self.merge_operator.is_some() || self.has_keyspace_operators
     }
 
     /// The range tombstones that may delete an entry of some table.
@@ -70,13 +88,25 @@ impl Version {
         self.ranges.tombstones().filter(has_older).collect()
     }
 
-    /// The next expiry horizon above the recorded one at which half of some table has expired, by
-    /// the sequence numbers of its entries.
-    pub(crate) fn half_expires_at(&self) -> Option<SeqNo> {
-        let half =
-            |table: &Arc<TableFile>| table.min_seqno + (table.max_seqno - table.min_seqno) / 2;
-        let horizons = self.tables().map(|(_, table)| half(table) + 1);
-        horizons.filter(|horizon| *horizon > self.time_marks.horizon()).min()
+    /// For each keyspace by its id, the next expiry horizon above the recorded one at which half of
+    /// some table has expired, by the sequence numbers of its entries. All named keyspaces of a
+    /// table have the same `ttl`. The default one has the id 0, and stands for all if no keyspace
+    /// has a horizon of its own.
+    pub(crate) fn half_expires_at(&self) -> BTreeMap<u32, SeqNo> {
+        let recorded = self.ranges.horizons();
+        let mut first = BTreeMap::new();
+        for (_, table) in self.tables() {
+            let half = table.min_seqno + (table.max_seqno - table.min_seqno) / 2 + 1;
+            let id = match self.time_marks.keyspaces() {
+                None => DEFAULT_ID,
+                Some(_) => id_of(&table.smallest).unwrap_or(DEFAULT_ID),
+            };
+            if half > recorded.before(&table.smallest) {
+                let known = first.entry(id).or_insert(half);
+                *known = half.min(*known);
+            }
+        }
+        first
     }
 
     /// Keys of all tables, except for tombstones, with duplicates across tables.

@@ -114,6 +114,8 @@ pub(crate) struct TableFile {
     estimated_at: AtomicU64,
     /// Whether it results from a compaction of small tables that did not reduce their number.
     stays_small: AtomicBool,
+    /// Whether a rewrite for the sake of dead entries has left it as it is: readers need all of it.
+    is_rid_of_dead: AtomicBool,
     /// Whether it has left the store, or was replaced by a successor for the same file.
     is_obsolete: AtomicBool,
     /// Its open files, if others may remove them.
@@ -175,6 +177,7 @@ impl TableFile {
             deleted_by: AtomicU64::new(0),
             estimated_at: AtomicU64::new(0),
             stays_small: AtomicBool::new(false),
+            is_rid_of_dead: AtomicBool::new(false),
             is_obsolete: AtomicBool::new(false),
             kept_files: OnceLock::new(),
             file: Arc::default(),
@@ -274,6 +277,16 @@ impl TableFile {
     /// Whether compacting it with its neighbours again would be futile.
     pub(crate) fn stays_small(&self) -> bool {
         self.stays_small.load(Ordering::Relaxed)
+    }
+
+    /// Records that it is what a rewrite for the sake of dead entries has left.
+    pub(crate) fn note_rid_of_dead(&self) {
+        self.is_rid_of_dead.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a rewrite for the sake of dead entries would be futile.
+    pub(crate) fn is_rid_of_dead(&self) -> bool {
+        self.is_rid_of_dead.load(Ordering::Relaxed)
     }
 
     /// Removes its files in `dir` when the table is dropped. The manifest must have durably dropped

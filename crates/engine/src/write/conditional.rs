@@ -27,6 +27,7 @@ use crate::bounds::Bounds;
 use crate::conflict::{Conflict, Expected};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::expiry::Horizons;
 use crate::options::WriteOptions;
 use crate::ranges::{RangeSet, Readers};
 use crate::read::Change;
@@ -138,8 +139,8 @@ impl Engine {
 struct Judge<'a> {
     engine: &'a Engine,
     view: &'a View,
-    /// What had a lower sequence number has expired.
-    horizon: SeqNo,
+    /// What has expired.
+    horizons: Arc<Horizons>,
     /// The range tombstones, if there are any.
     ranges: Option<ReadMoment<'a>>,
     earlier: Option<&'a EarlierWrites<'a>>,
@@ -148,15 +149,15 @@ struct Judge<'a> {
 impl<'a> Judge<'a> {
     fn new(engine: &'a Engine, view: &'a View, earlier: Option<&'a EarlierWrites<'a>>) -> Self {
         // After the view was loaded: nothing else is missing from it for having expired.
-        let horizon = engine.snapshots.horizon();
+        let horizons = engine.snapshots.horizons();
         let ranges = view.has_ranges().then(|| view.moment(None, &engine.snapshots));
-        Self { engine, view, horizon, ranges, earlier }
+        Self { engine, view, horizons, ranges, earlier }
     }
 
     fn check_all(&self, terms: &WriteTerms<'_>, leader: &Leader) -> Result<()> {
         let is_first = self.earlier.is_none_or(EarlierWrites::is_empty);
         let is_unwritten = is_first && leader.last_seqno == terms.since.seqno;
-        if is_unwritten && self.view.differs_only_by_writes(&terms.since, self.horizon) {
+        if is_unwritten && self.view.differs_only_by_writes(&terms.since, &self.horizons) {
             return Ok(());
         }
         terms.conditions.iter().try_for_each(|condition| self.check(condition, &terms.since))
@@ -168,7 +169,7 @@ impl<'a> Judge<'a> {
             Condition::Absent(key) | Condition::Value { key, .. } => {
                 let earlier = self.earlier.map_or(Change::None, |earlier| earlier.change_of(key));
                 let change = match earlier {
-                    Change::None if self.view.differs_only_by_writes(since, self.horizon) => {
+                    Change::None if self.view.differs_only_by_writes(since, &self.horizons) => {
                         self.change_of(key, since.seqno)
                     }
                     Change::None => return self.engine.check_value(condition),
@@ -204,8 +205,7 @@ impl<'a> Judge<'a> {
             Some(_) => None,
         };
         let base = merges.base.unwrap_or(stored.as_deref());
-        let operator = self.engine.merge_operator_for(key)?;
-        let value = operator.full_merge(key, base, &merges.operands)?;
+        let value = self.engine.apply_operands((key, MAX_SEQNO), base, &merges.operands)?;
         condition.conflict(value.as_deref()).map_or(Ok(()), |conflict| Err(conflict.into()))
     }
 
@@ -222,15 +222,11 @@ impl<'a> Judge<'a> {
         if self.view.holds_all_since(since) {
             return Ok(false);
         }
-        if self.has_expired_since(since) {
+        // Something that was written since then may have expired.
+        if self.horizons.before(key) > since.seqno + 1 {
             return Ok(true);
         }
         self.engine.changed_in_tables(self.view, key, since.seqno)
-    }
-
-    /// Whether something that was written since that moment may have expired.
-    fn has_expired_since(&self, since: &Since) -> bool {
-        self.horizon > since.seqno + 1
     }
 
     fn changed_in(&self, bounds: &Bounds, since: &Since) -> Result<Option<Vec<u8>>> {
@@ -241,7 +237,11 @@ impl<'a> Judge<'a> {
         if in_memory.is_some() || self.view.holds_all_since(since) {
             return Ok(in_memory);
         }
-        if self.has_expired_since(since) && !bounds.ends_before(&bounds.from) {
+        let highest = match &bounds.to {
+            Some(to) => self.horizons.spans(&bounds.from, to).map(|span| span.seqno).max(),
+            None => Some(self.horizons.newest()),
+        };
+        if highest > Some(since.seqno + 1) && !bounds.ends_before(&bounds.from) {
             return Ok(Some(bounds.from.clone()));
         }
         self.engine.range_changed_in_tables(self.view, bounds, since.seqno)

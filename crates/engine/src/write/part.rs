@@ -30,7 +30,12 @@ impl Engine {
         options: WriteOptions,
     ) -> Result<SeqNo> {
         match part {
-            Part::Default if !is_marked(key) => self.write(Batch::one(kind, key, value)?, options),
+            Part::Default if !is_marked(key) => {
+                if kind == OpKind::Merge {
+                    self.prepare_for_operand(key)?;
+                }
+                self.write(Batch::one(kind, key, value)?, options)
+            }
             _ => self.write_mapped(part, kind, key, value, options),
         }
     }
@@ -46,7 +51,11 @@ impl Engine {
     ) -> Result<SeqNo> {
         let (_entered, space) = self.enter(part)?;
         let mut buffer = KeyBuffer::default();
-        self.write(Batch::one(kind, space.key_in(key, &mut buffer), value)?, options)
+        let key = space.key_in(key, &mut buffer);
+        if kind == OpKind::Merge {
+            self.prepare_for_operand(key)?;
+        }
+        self.write(Batch::one(kind, key, value)?, options)
     }
 
     /// Deletes the keys of this part within `bounds`.
@@ -106,12 +115,10 @@ impl Engine {
 
     /// Writes a batch, whatever keyspaces it is on.
     pub(crate) fn write_batch(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo> {
-        if let Some(key) = batch.merged_key() {
-            self.prepare_for_operands(key)?;
-        }
         if !batch.is_plain() {
             return self.write_batch_mapped(batch, options);
         }
+        self.prepare_for_operands(batch)?;
         self.write_physical(batch, options)
     }
 
@@ -132,6 +139,7 @@ impl Engine {
     fn write_batch_mapped(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo> {
         self.access.opener().check()?;
         let entered = self.enter_all(batch.keyspaces().iter().map(|state| &**state))?;
+        self.prepare_for_operands(batch)?;
         let (guard, batch) = match batch.depends_on_store() {
             false => (None, Cow::Borrowed(batch)),
             true => {
@@ -156,14 +164,13 @@ impl Engine {
         states.map(enter).collect()
     }
 
-    /// Names the keyspace of a conflict, whose key is a physical one. The caller holds no gate:
-    /// this locks the catalog, as a drop does that waits for a gate.
+    /// Names the keyspace of a conflict, whose key is a physical one.
     pub(crate) fn name_conflict(&self, error: Error) -> Error {
         let Error::Conflict(mut conflict) = error else { return error };
         let keyspaces = &self.options.keyspaces;
         if let Some(id) = id_of(&conflict.key).filter(|_| keyspaces.default_now() != Space::Plain) {
             if id > CATALOG_ID {
-                let name = keyspaces.catalog().name_of(id).map(str::to_owned);
+                let name = keyspaces.name_of(id);
                 conflict.keyspace = name.or_else(|| Some(format!("number {id}, dropped")));
             }
             conflict.key = Space::Named(id).strip(&conflict.key).to_vec();

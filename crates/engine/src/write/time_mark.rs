@@ -12,7 +12,14 @@ impl Engine {
     #[cold]
     #[inline(never)]
     pub(super) fn mark_time(&self, leader: &mut Leader) -> Result<()> {
-        let Some(until) = self.snapshots.expiry.next_mark() else { return Ok(()) };
+        match self.snapshots.expiry.next_mark() {
+            Some(until) => self.log_mark(leader, until),
+            None => Ok(()),
+        }
+    }
+
+    /// Logs and adds a time mark: what is written from now on is written no later than `until`.
+    pub(crate) fn log_mark(&self, leader: &mut Leader, until: u64) -> Result<()> {
         if leader.last_seqno >= MAX_SEQNO {
             // The write is about to be refused.
             return Ok(());

@@ -34,7 +34,10 @@ pub(crate) struct WritePath {
     /// Whether operands may be written: there is a merge operator, and its name is recorded.
     pub(crate) takes_operands: AtomicBool,
     /// Held while sorted entries are loaded: each load reserves a sequence number.
+    /// Held while sorted entries are loaded: each load reserves a sequence number.
     pub(crate) loading: Mutex<()>,
+    /// Held while a load creates a table, by a thread that closing does not wait for.
+    pub(crate) creating: Mutex<()>,
 }
 
 impl WritePath {
@@ -48,6 +51,7 @@ impl WritePath {
             freeze_soon: AtomicBool::new(false),
             takes_operands: AtomicBool::new(false),
             loading: Mutex::default(),
+            creating: Mutex::default(),
         }
     }
 }

@@ -70,7 +70,10 @@ impl Part {
             return None;
         }
         if loader.reader.as_ref().is_none_or(|reader| reader.name() != entry.policy) {
-            let why = format!("it was made by the policy {:?}, which is not here", entry.policy);
+            let why = format!(
+                "it was made by the policy {:?}, which this program does not have",
+                entry.policy
+            );
             return Some(FilterState::Foreign(why));
         }
         let is_known = (entry.shape, entry.role) == (FilterShape::Whole, FilterRole::Keys);

@@ -127,6 +127,13 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
             output.row(vec![Value::Integer(info.number), Value::Integer(mark.from), until])?;
         }
     }
+    output.list("keyspace_horizons", &["manifest", "keyspace", "horizon"])?;
+    for info in &infos {
+        for (id, horizon) in &info.contents.keyspace_horizons {
+            let row = [info.number, u64::from(*id), *horizon];
+            output.row(row.map(Value::Integer).into())?;
+        }
+    }
     output.finish()?;
     failures.result()
 }
@@ -148,6 +155,8 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
         ("entries", Value::Count(sum(|table| table.entries))),
         ("range_tombstones", Value::Count(info.contents.range_tombstones.len() as u64)),
         ("expiry_horizon", Value::Integer(info.contents.expiry_horizon)),
+        ("merge_operator", info.contents.merge_operator.clone().into()),
+        ("keyspace_operators", info.contents.keyspace_operators.into()),
         ("last_seqno", Value::Integer(info.last_seqno)),
         ("next_file_number", Value::Integer(info.next_file_number)),
         ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use trommel_base::{CursorHints, SeqNo};
+use trommel_base::{Cursor, CursorHints, SeqNo};
 
 use super::VisibleCursor;
 use crate::bounds::Bounds;
 use crate::error::Result;
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, Horizons};
+use crate::iter::gate::RangeGate;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
 /// What a cursor knows of deleted ranges.
@@ -54,10 +55,11 @@ impl KnownDeleted {
         expiry: &Expiry,
         seqno: SeqNo,
     ) -> Box<Self> {
-        let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
+        let none = Horizons::default();
+        let expired = tombstones.as_ref().map_or(&none, |set| set.horizons());
         let gaps = gaps.load();
         // A later scan may have learned of a gap what has expired since this one began.
-        let gaps = gaps.filter(|_| expiry.published() == horizon);
+        let gaps = gaps.filter(|_| expiry.are_published(expired));
         let mut all = RangeSet::default();
         tombstones.iter().chain(&gaps).for_each(|set| all.extend(set));
         Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })
@@ -65,28 +67,44 @@ impl KnownDeleted {
 }
 
 /// A gap of keys in which nothing is visible, while a scan passes it.
-#[derive(Default)]
 pub(super) struct Gap {
     /// Keys passed, and skips of many at once.
     keys: u32,
+    /// After as many, the scan stops.
+    most: u32,
     /// A key that was passed, near the first, if enough were.
     start: Box<[u8]>,
     /// Whether `start` is of this gap.
     is_begun: bool,
-    /// Whether the scan skips tables by their prefix filters. A wrong filter of a user costs that
-    /// scan its keys; it must not cost other scans theirs, so nothing is learned.
-    is_gated: bool,
+    /// By which the scan may skip tables. If a wrong filter of a user costs it keys, it must not
+    /// cost other scans theirs, so a scan that has skipped one learns nothing.
+    gate: Option<Arc<RangeGate>>,
 }
 
 /// From the key with this number on, a gap is remembered.
 const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
 /// A gap of as many keys is kept for later scans.
 const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
+/// A scan that keeps a gap looks for its other end, this many times as far as it has come.
+const LOOK_FACTOR: u32 = 8;
+/// Most keys that it passes to find it.
+const MOST_LOOKED: u32 = 1 << 14;
 
 impl Gap {
-    /// A gap of a scan that skips tables by their prefix filters, or of any other.
-    pub(super) fn of(is_gated: bool) -> Self {
-        Self { is_gated, ..Self::default() }
+    /// No gap yet, of a scan with this gate.
+    pub(super) fn new(gate: Option<Arc<RangeGate>>) -> Self {
+        Self { keys: 0, most: u32::MAX, start: Box::default(), is_begun: false, gate }
+    }
+
+    /// Whether the scan shall look no further.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.keys >= self.most
+    }
+
+    /// Excludes the current key: a new gap begins after it, and a limited search ends at it.
+    pub(super) fn exclude(&mut self) {
+        if self.most == u32::MAX { self.restart() } else { self.keys = self.most }
     }
 
     /// Begins a new gap.
@@ -115,7 +133,8 @@ impl Gap {
     /// Whether it is long enough to be kept.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
-        self.keys >= WORTH_KEEPING && self.is_begun && !self.is_gated
+        let has_skipped = || self.gate.as_ref().is_some_and(|gate| gate.has_skipped());
+        self.keys >= WORTH_KEEPING && self.is_begun && !has_skipped()
     }
 }
 
@@ -157,13 +176,15 @@ impl VisibleCursor {
         self.merge.skip_deleted(known.cursor.covering(), from, to)
     }
 
-    /// Keeps the gap that a scan forward has passed, for later scans: from its start to the
-    /// current key, or to the end of the range, beyond which tables are left out.
+    /// Keeps the gap that a scan forward has passed, for later scans: to the current key, or to the
+    /// end of the range, beyond which tables are left out. A seek has begun anywhere within the
+    /// gap, so its start is looked for.
     #[cold]
     pub(super) fn learn(&mut self) {
-        let from = self.bounds.from.as_slice().max(&self.gap.start);
+        let start = self.bounds.from.as_slice().max(&self.gap.start).to_vec();
+        let from = self.start_of_gap(&start).unwrap_or(start);
         let ends = [self.key(), self.bounds.to.as_deref()];
-        let gap = RangeTombstone::new(from, ends.into_iter().flatten().min(), self.seqno);
+        let gap = RangeTombstone::new(&from, ends.into_iter().flatten().min(), self.seqno);
         self.learn_gap(gap);
     }
 
@@ -171,10 +192,44 @@ impl VisibleCursor {
     #[cold]
     pub(super) fn learn_back(&mut self) {
         let end = Bounds::after(&self.gap.start);
-        let to = self.bounds.to.as_deref().map_or(&*end, |to| to.min(&end));
+        let end = self.bounds.to.clone().map_or(end.clone(), |to| to.min(end));
+        let to = self.end_of_gap(&end).unwrap_or(end);
         let from = self.key().map(Bounds::after).unwrap_or_default();
         let from = from.max(self.bounds.from.clone());
-        self.learn_gap(RangeTombstone::new(&from, Some(to), self.seqno));
+        self.learn_gap(RangeTombstone::new(&from, Some(&to), self.seqno));
+    }
+
+    /// A key at or before `key` from which on nothing is visible up to `key`, if a limited search
+    /// among what this cursor reads from succeeds.
+    fn start_of_gap(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let bounds = Bounds { from: Vec::new(), to: Some(key.to_vec()) };
+        let mut look = self.look_within(bounds)?;
+        look.merge.seek_before(key).ok()?;
+        look.pass_backward().ok()?;
+        Some(look.found_or_reached().map(Bounds::after).unwrap_or_default())
+    }
+
+    /// A key at or after `key` before which nothing is visible from `key` on, as `start_of_gap`.
+    fn end_of_gap(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut look = self.look_within(Bounds { from: key.to_vec(), to: None })?;
+        look.merge.seek(key, self.seqno).ok()?;
+        look.pass_forward(None).ok()?;
+        look.found_or_reached().map(<[u8]>::to_vec)
+    }
+
+    /// A cursor over what this one reads from, which stops after a number of keys.
+    fn look_within(&self, bounds: Bounds) -> Option<Self> {
+        let tombstones = self.deleted.as_ref().and_then(|known| known.tombstones.clone());
+        let view = Arc::clone(&self._view);
+        let look = self.store.cursor_over(view, self.seqno, tombstones, bounds);
+        let mut look = look.ok()?;
+        look.gap.most = self.gap.keys.saturating_mul(LOOK_FACTOR).min(MOST_LOOKED);
+        Some(look)
+    }
+
+    /// The key that a search found, or that it has reached and not passed.
+    fn found_or_reached(&self) -> Option<&[u8]> {
+        self.key().or_else(|| self.merge.internal_key().map(|internal| internal.key))
     }
 
     /// Adds a gap, if the view is known to hold everything up to the cursor's sequence number. If

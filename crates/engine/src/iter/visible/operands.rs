@@ -17,14 +17,21 @@ impl VisibleCursor {
         let Some(here) = self.merge.internal_key() else { return Ok(false) };
         let value = self.merged_value(here.key)?;
         let has_value = value.is_some();
-        if !has_value && self.store.engine.snapshots.expiry.is_on() {
-            // It may have a value again when its first operands have expired: no gap holds it.
-            self.gap.restart();
+        if !has_value {
+            self.exclude_from_gap();
         }
         if let Some(value) = value {
             (self.value, self.position) = (value, Position::OnOperand);
         }
         Ok(has_value)
+    }
+
+    /// Excludes a key whose operands make no value from the gap: it may have a value again when the
+    /// first of them have expired.
+    pub(super) fn exclude_from_gap(&mut self) {
+        if self.store.engine.snapshots.expiry.is_on() {
+            self.gap.exclude();
+        }
     }
 
     /// The value of the key that a scan backward has passed, whose newest visible version is an

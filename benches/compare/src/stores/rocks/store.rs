@@ -1,4 +1,4 @@
-//! RocksDB, through crate `rocksdb`.
+//! The store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,34 +12,11 @@ use rocksdb::{
 use trommel_harness::record::{Io, LookupIo, State};
 use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 
+use super::{MARKED, SetUp, Variant};
 use crate::settings::Settings;
 use crate::stores::accounts::{balance_of, moved};
-use crate::stores::{self, Accounts, Facts};
+use crate::stores::{self, Accounts};
 
-/// The options of RocksDB.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Variant {
-    pub(crate) set_up: SetUp,
-    /// Whether it writes its log.
-    pub(crate) log: bool,
-}
-
-/// Options beyond equal limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SetUp {
-    /// None.
-    Equal,
-    /// As its documentation advises for point lookups through its cache.
-    Cached,
-    /// The same, without the page cache.
-    Direct,
-    /// The same tables, mapped: a mapped block that is not compressed does not go to the cache.
-    Mapped,
-}
-
-/// A table is marked for compaction if of this many entries in a row this many are tombstones, or
-/// of all of its entries this part.
-const MARKED: (usize, usize, f64) = (10_000, 5_000, 0.5);
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;
 
@@ -134,54 +111,6 @@ fn table_options(settings: &Settings, variant: Variant) -> BlockBasedOptions {
         table.set_block_cache(&Cache::new_lru_cache(cache_bytes));
     }
     table
-}
-
-/// The version of the crate, and after the plus sign that of RocksDB.
-fn version() -> String {
-    format!(
-        "rocksdb {}, librocksdb-sys {}",
-        stores::locked("rocksdb"),
-        stores::locked("librocksdb-sys")
-    )
-}
-
-/// The fairness block of this set-up.
-pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
-    let mut facts = stores::tree_facts(settings);
-    let (cache, tuned) = match variant.set_up {
-        SetUp::Equal => ("LRUCache", "nothing"),
-        SetUp::Cached | SetUp::Direct | SetUp::Mapped => (
-            "HyperClockCache",
-            "hash index in data blocks (0.75), pipelined writes, bytes_per_sync 1 MiB, format_version 6, \
-             optimize_filters_for_memory",
-        ),
-    };
-    let (read_by, checksums) = match variant.set_up {
-        SetUp::Mapped => ("mmap, not through the cache", "not looked at in reads"),
-        SetUp::Direct => (stores::DIRECT, stores::VERIFIED_ONCE),
-        SetUp::Equal | SetUp::Cached => ("pread", stores::VERIFIED_ONCE),
-    };
-    facts.extend([
-        ("version", version()),
-        ("writes", stores::SINGLE.into()),
-        ("log", stores::log(settings, variant.log).into()),
-        ("filter", format!("full Bloom, {} bits a key", settings.filter_bits)),
-        ("cache", format!("{}, {cache}", stores::size(settings.cache_bytes))),
-        ("tables are read by", read_by.into()),
-        ("checksum of a block", checksums.into()),
-        ("tuned besides", tuned.into()),
-    ]);
-    if settings.deletes {
-        let (entries, tombstones, part) = MARKED;
-        let more = format!(
-            "{tuned}, CompactOnDeletionCollector ({tombstones} of {entries} entries, or {part} of all)"
-        );
-        facts.insert("tuned besides", more);
-    }
-    if variant.set_up != SetUp::Equal {
-        facts.insert("level-0 runs that slow, stop writers", "RocksDB's own (20, 36)".into());
-    }
-    facts
 }
 
 fn batch_of(operations: &[Operation<'_>]) -> WriteBatch {
@@ -302,10 +231,20 @@ impl Store for RocksStore {
     fn levels(&self) -> Vec<Level> {
         let mut levels = Vec::new();
         for file in self.db.live_files().unwrap_or_default() {
-            stores::add_table(&mut levels, file.level as usize, file.size as u64);
+            add_table(&mut levels, file.level as usize, file.size as u64);
         }
         levels
     }
+}
+
+/// Counts a table of a level.
+fn add_table(levels: &mut Vec<Level>, number: usize, bytes: u64) {
+    let at = levels.partition_point(|level| level.level < number);
+    if levels.get(at).is_none_or(|level| level.level != number) {
+        levels.insert(at, Level { level: number, files: 0, bytes: 0 });
+    }
+    levels[at].files += 1;
+    levels[at].bytes += bytes;
 }
 
 /// RocksDB with optimistic transactions.

@@ -1,0 +1,173 @@
+//! How the default keyspace is stored, while that changes or is not known yet.
+
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use trommel_sim::{MemoryVfs, Policy, SimDisk};
+use trommel_vfs::{Access, Layer, ReadFile, Vfs};
+
+use crate::{Db, KeyspaceOptions, MergeOperator, Options};
+
+const MARKED: &[u8] = b"\xff\xff\xff\xffkey";
+
+thread_local! {
+    /// Whether reads of this thread wait.
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A file system whose reads wait, in some threads.
+#[derive(Debug)]
+struct WaitingVfs {
+    inner: MemoryVfs,
+    /// Notified of a read that waits; and what ends the wait.
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    reached: Mutex<std::sync::mpsc::Sender<()>>,
+    opened: Mutex<Receiver<()>>,
+}
+
+#[derive(Debug)]
+struct WaitingFile {
+    inner: Arc<dyn ReadFile>,
+    gate: Arc<Gate>,
+}
+
+impl Layer for WaitingVfs {
+    fn below(&self) -> &dyn Vfs {
+        &self.inner
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
+        let inner = self.inner.open(path, access)?;
+        Ok(Arc::new(WaitingFile { inner, gate: Arc::clone(&self.gate) }))
+    }
+}
+
+impl ReadFile for WaitingFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if WAITS.replace(false) {
+            self.gate.reached.lock().unwrap().send(()).unwrap();
+            self.gate.opened.lock().unwrap().recv().unwrap();
+        }
+        self.inner.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+}
+
+/// A transaction that writes a key with the marker is being committed, and reads a table for that:
+/// the first keyspace waits until it is done. Otherwise the key would be written to where the
+/// default keyspace does not have it any more.
+#[test]
+fn the_first_keyspace_waits_for_commits_of_keys_with_the_marker() {
+    let ((reached, has_reached), (open, opened)) = (channel(), channel());
+    let gate = Gate { reached: Mutex::new(reached), opened: Mutex::new(opened) };
+    let vfs = WaitingVfs { inner: MemoryVfs::new(), gate: Arc::new(gate) };
+    let options = Options::default().vfs(Arc::new(vfs)).background_threads(1);
+    let db = Db::open("db", options.reads(|r| r.cache_bytes(0))).unwrap();
+    db.put("b", "read").unwrap();
+    let transaction = db.begin();
+    assert_eq!(transaction.range("a".."c").count(), 1);
+    transaction.put(MARKED, "written").unwrap();
+    // Newer than the transaction, and in the table that its commit has to read.
+    db.put("d", "not read").unwrap();
+    db.flush().unwrap();
+    // The table is open: only the commit waits, for a block of it.
+    assert!(db.contains_key("d").unwrap());
+    std::thread::scope(|scope| {
+        let commit = scope.spawn(move || {
+            WAITS.set(true);
+            transaction.commit()
+        });
+        has_reached.recv_timeout(Duration::from_secs(60)).expect("the commit reads the table");
+        let (created, is_created) = channel();
+        let create = scope.spawn({
+            let db = db.clone();
+            move || {
+                db.keyspace("first", KeyspaceOptions::new()).unwrap();
+                created.send(()).unwrap();
+            }
+        });
+        let early = is_created.recv_timeout(Duration::from_millis(300));
+        open.send(()).unwrap();
+        commit.join().unwrap().unwrap();
+        create.join().unwrap();
+        assert_eq!(early, Err(RecvTimeoutError::Timeout), "the keyspace did not wait");
+    });
+    assert_eq!(db.get(MARKED).unwrap().as_deref(), Some(&b"written"[..]));
+}
+
+/// An operator that notes the keys that it is called for.
+#[derive(Debug, Default)]
+struct Noting(Mutex<Vec<Vec<u8>>>);
+
+impl Noting {
+    fn note(&self, key: &[u8]) {
+        self.0.lock().unwrap().push(key.to_vec());
+    }
+}
+
+impl MergeOperator for Noting {
+    fn name(&self) -> &'static str {
+        "noting"
+    }
+
+    fn full_merge(
+        &self,
+        key: &[u8],
+        existing: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>, String> {
+        self.note(key);
+        let parts: Vec<&[u8]> = existing.iter().chain(operands).copied().collect();
+        Ok(Some(parts.concat()))
+    }
+
+    fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        self.note(key);
+        Some(operands.concat())
+    }
+}
+
+/// A recovery that flushes does so before the catalog is read. The merge operator must not be
+/// called with the header of a key.
+#[test]
+fn a_recovery_passes_no_header_to_the_merge_operator() {
+    let options = |disk: &SimDisk, operator: &Arc<Noting>| {
+        let operator: Arc<dyn MergeOperator> = Arc::<Noting>::clone(operator);
+        let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
+        options.writes(|w| w.merge_operator(operator))
+    };
+    let (disk, operator) = (SimDisk::new(), Arc::new(Noting::default()));
+    let db = Db::open("db", options(&disk, &operator)).unwrap();
+    let space = db.keyspace("named", KeyspaceOptions::new()).unwrap();
+    for nth in [b"0", b"1", b"2"] {
+        space.merge("key", nth).unwrap();
+        db.merge(MARKED, nth).unwrap();
+    }
+    // More than a memtable of the next open.
+    for _ in 0..40 {
+        space.put("other", [b'o'; 2000]).unwrap();
+    }
+    let killed = disk.crash(Policy::EVERYTHING, 0).disk();
+    let operator = Arc::new(Noting::default());
+    let options = options(&killed, &operator);
+    let db = Db::open("db", options.writes(|w| w.write_buffer_bytes(64 << 10))).unwrap();
+    assert!(db.stats().levels.iter().any(|level| level.tables > 0), "the recovery has not flushed");
+    let space = db.keyspace("named", KeyspaceOptions::new()).unwrap();
+    assert_eq!(space.get("key").unwrap().as_deref(), Some(&b"012"[..]));
+    assert_eq!(db.get(MARKED).unwrap().as_deref(), Some(&b"012"[..]));
+    db.compact_all().unwrap();
+    let called: Vec<Vec<u8>> = operator.0.lock().unwrap().clone();
+    let is_own = |key: &Vec<u8>| **key == *b"key" || **key == *MARKED;
+    assert!(!called.is_empty() && called.iter().all(is_own), "{called:?}");
+}

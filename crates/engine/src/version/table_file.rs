@@ -189,6 +189,10 @@ impl TableFile {
     pub(crate) fn successor(&self, meta: TableMeta) -> Self {
         let mut next = Self::new(meta);
         next.file = Arc::clone(&self.file);
+        // Otherwise each rebuild of its filters would make it worth another rewrite, whose output
+        // needs its filters rebuilt, and so on.
+        next.stays_small = AtomicBool::new(self.stays_small());
+        next.is_rid_of_dead = AtomicBool::new(self.is_rid_of_dead());
         next
     }
 
@@ -357,5 +361,41 @@ impl Deref for TableFile {
 
     fn deref(&self) -> &TableMeta {
         &self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: with a filter budget, a table whose merge operands a rewrite could not drop was
+    /// rewritten, and its filters rebuilt, without end.
+    #[test]
+    fn a_table_with_rebuilt_filters_is_not_worth_another_rewrite() {
+        let filters = FilterMeta { bytes: 100, built_for: 0, sidecar: None };
+        let meta = TableMeta {
+            number: 7,
+            table_id: 7,
+            file_bytes: 1000,
+            smallest: b"a".as_slice().into(),
+            largest: b"b".as_slice().into(),
+            min_seqno: 1,
+            max_seqno: 9,
+            entries: 9,
+            deletions: 0,
+            keys: 2,
+            filters,
+            ranges_applied: 0,
+        };
+        let table = TableFile::new(meta.clone());
+        let rebuilt = || {
+            let filters = FilterMeta { bytes: 0, sidecar: Some(8), ..meta.filters };
+            table.successor(TableMeta { filters, ..meta.clone() })
+        };
+        assert!(!rebuilt().is_rid_of_dead() && !rebuilt().stays_small());
+        table.note_rid_of_dead();
+        assert!(rebuilt().is_rid_of_dead() && !rebuilt().stays_small());
+        table.note_stays_small();
+        assert!(rebuilt().stays_small());
     }
 }

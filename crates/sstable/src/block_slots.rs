@@ -78,13 +78,7 @@ impl<'a> BlockLocation<'a> {
     /// search reads.
     #[inline]
     pub(crate) fn prefetch_block(&self) {
-        let Some(group) = self.group.and_then(|group| group.try_lock().ok()) else { return };
-        let slot = group.0.get(self.at.slot % GROUP);
-        if let Some(buffer) = slot.and_then(|slot| slot.buffer.as_ref()) {
-            // The reference count precedes the bytes.
-            prefetch_at(buffer.as_ptr().addr() - 1);
-            prefetch_columns(buffer);
-        }
+        self.group.into_iter().for_each(|group| prefetch_block(group, self.at.slot));
     }
 
     /// The block's slot, if its leaf has slots or `budget` allows their memory.
@@ -123,9 +117,27 @@ impl BlockSlots {
         self.group(at).into_iter().for_each(prefetch_group);
     }
 
+    /// As [`BlockLocation::prefetch_block`].
+    #[inline]
+    pub(crate) fn prefetch_block(&self, at: At) {
+        self.group(at).into_iter().for_each(|group| prefetch_block(group, at.slot));
+    }
+
     #[inline]
     fn group(&self, at: At) -> Option<&Mutex<SlotGroup>> {
         self.leaves.get(at.leaf)?.get()?.group(at.slot)
+    }
+}
+
+/// Prefetches the block in this slot of a group.
+#[inline]
+fn prefetch_block(group: &Mutex<SlotGroup>, slot: usize) {
+    let Ok(group) = group.try_lock() else { return };
+    let slot = group.0.get(slot % GROUP);
+    if let Some(buffer) = slot.and_then(|slot| slot.buffer.as_ref()) {
+        // The reference count precedes the bytes.
+        prefetch_at(buffer.as_ptr().addr() - 1);
+        prefetch_columns(buffer);
     }
 }
 

@@ -230,6 +230,13 @@ impl IndexTree {
         self.slots.prefetch(at);
     }
 
+    /// Prefetches the memory that taking the block at `at` out of its slot reads, and the first that
+    /// a search reads.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, at: At) {
+        self.slots.prefetch_block(at);
+    }
+
     /// The location of the block at `at` in `leaf`; an invalid one if the leaf has no such block.
     #[inline]
     pub(crate) fn locate<'a>(&'a self, leaf: &'a Index, at: At) -> BlockLocation<'a> {

@@ -351,10 +351,10 @@ impl Table {
             let block = self
                 .look_at(stored, location)
                 .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
-            if let Some(block) = block {
+            if let Some((payload, layout)) = block {
                 stats.block_reads += 1;
                 stats.block_bytes += handle.bytes as u64;
-                return Ok(Held { handle, bytes: HeldBytes::Mapped(block) });
+                return Ok(Held { handle, bytes: HeldBytes::Mapped(payload, layout) });
             }
         }
         let block = self.source.block_after(location, true, stats, before)?;
@@ -387,18 +387,18 @@ impl Table {
             && let Ok((payload, _)) = frame_of(stored)
             && let Ok(layout) = Layout::parse(payload)
         {
-            Block { payload, layout }.prefetch_entry(tag_of(hash));
+            Block { payload, layout: &layout }.prefetch_entry(tag_of(hash));
         }
     }
 
-    /// The mapped data block with these stored bytes, unless it is compressed. Verifies it, unless
+    /// The payload of the mapped data block with these stored bytes, unless it is compressed. Verifies it, unless
     /// the table verifies once and the block was verified before.
     #[inline]
     fn look_at<'a>(
         &self,
         stored: &'a [u8],
         BlockLocation { leaf, at, handle, .. }: BlockLocation<'_>,
-    ) -> Result<Option<Block<'a>>, Fault> {
+    ) -> Result<Option<(&'a [u8], Layout)>, Fault> {
         let known = self.verified.as_ref();
         let (payload, compression) = if known.is_some_and(|verified| verified.has(at)) {
             prefetch_columns(stored);
@@ -413,7 +413,7 @@ impl Table {
         if !is_raw(compression) {
             return Ok(None);
         }
-        Ok(Some(Block { payload, layout: Layout::parse(payload)? }))
+        Ok(Some((payload, Layout::parse(payload)?)))
     }
 }
 
@@ -425,7 +425,7 @@ pub(crate) struct Held<'a> {
 
 enum HeldBytes<'a> {
     Shared(SharedBlock),
-    Mapped(Block<'a>),
+    Mapped(&'a [u8], Layout),
 }
 
 impl Held<'_> {
@@ -445,7 +445,7 @@ impl Held<'_> {
     ) -> Result<Option<Found>, Error> {
         let block = match &self.bytes {
             HeldBytes::Shared(shared) => shared.view(),
-            HeldBytes::Mapped(block) => *block,
+            HeldBytes::Mapped(payload, layout) => Block { payload, layout },
         };
         let hit = block
             .get(key, tag_of(hash), seqno)
@@ -457,8 +457,8 @@ impl Held<'_> {
                     let start = shared.start as usize + hit.value.start;
                     Slice::window(&shared.buffer, start, hit.value.len())
                 }
-                HeldBytes::Mapped(block) => {
-                    Slice::from(block.payload.get(hit.value).unwrap_or_default())
+                HeldBytes::Mapped(payload, _) => {
+                    Slice::from(payload.get(hit.value).unwrap_or_default())
                 }
             };
             Found { seqno: hit.seqno, kind: hit.kind, value }

@@ -103,12 +103,15 @@ pub(crate) struct LevelCursor {
     /// Index of the table that `cursor` iterates over.
     at: usize,
     cursor: Option<TableCursor>,
+    /// The aim for which the last prefetch opened the table, until the next seek.
+    prefetched: Option<Aim>,
 }
 
 impl LevelCursor {
     /// A cursor over `tables`.
     pub(crate) fn new(tables: ScanTables, cache: Arc<TableCache>, scan: ScanOptions) -> Self {
-        Self { tables, cache, scan, gate: None, read: ReadStats::default(), at: 0, cursor: None }
+        let read = ReadStats::default();
+        Self { tables, cache, scan, gate: None, read, at: 0, cursor: None, prefetched: None }
     }
 
     /// Adds a gate: tables that `gate` does not admit are skipped.
@@ -130,6 +133,14 @@ impl LevelCursor {
     #[inline]
     pub(crate) fn table(&mut self) -> Option<&mut TableCursor> {
         self.cursor.as_mut()
+    }
+
+    /// Whether the last prefetch has opened the table for a seek to `key` with this aim, as far as
+    /// that is known.
+    #[inline]
+    fn is_prefetched(&mut self, key: &[u8], aim: Aim) -> bool {
+        let is_for_aim = self.prefetched.take() == Some(aim);
+        is_for_aim && self.cursor.as_ref().is_some_and(|cursor| cursor.has_sought(key))
     }
 
     fn leave(&mut self) {
@@ -305,7 +316,12 @@ impl Cursor for LevelCursor {
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
+        let is_prefetched = self.is_prefetched(key, Aim::From);
         self.guarded(|this| {
+            if is_prefetched && let Some(cursor) = &mut this.cursor {
+                cursor.seek(key, seqno)?;
+                return this.skip_ends_forward();
+            }
             if let Some((at, direction)) = this.tables.sought(key, Aim::From)
                 && let Some(cursor) = this.open(at, direction)?
             {
@@ -317,7 +333,12 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let is_prefetched = self.is_prefetched(key, Aim::Before);
         self.guarded(|this| {
+            if is_prefetched && let Some(cursor) = &mut this.cursor {
+                cursor.seek_before(key)?;
+                return this.skip_ends_backward();
+            }
             let Some((at, direction)) = this.tables.sought(key, Aim::Before) else {
                 this.leave();
                 return Ok(());
@@ -364,7 +385,8 @@ impl CursorHints for LevelCursor {
         if stage == Stage::Find {
             let Some((at, direction)) = self.tables.sought(key, aim) else { return false };
             // An error here recurs in the seek.
-            let _ = self.open(at, direction);
+            let is_open = matches!(self.open(at, direction), Ok(Some(_)));
+            self.prefetched = is_open.then_some(aim);
         }
         self.cursor.as_mut().is_some_and(|cursor| cursor.prefetch_seek(key, aim, stage))
     }

@@ -31,8 +31,10 @@ use trommel_base::{
     Aim, Cursor, CursorHints, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage,
 };
 
+mod order;
 mod visit;
 
+use order::{Direction, NO_HEAD, Ranked, SHOWN_BYTES, SourceHead, Tie};
 pub(crate) use visit::{HasLeaf, Offered};
 
 /// A cursor over the entries of all its sources, in order.
@@ -56,6 +58,20 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     skips: Option<Box<Skips>>,
     /// Entries that visits skipped.
     skipped: u64,
+}
+
+/// The sources of a merge, and the memory of its other lists, which another merge may have left.
+#[derive(Debug)]
+pub(crate) struct MergeLists<C> {
+    pub(crate) sources: Vec<C>,
+    heads: Vec<SourceHead>,
+    order: Vec<Ranked>,
+}
+
+impl<C> Default for MergeLists<C> {
+    fn default() -> Self {
+        Self { sources: Vec::new(), heads: Vec::new(), order: Vec::new() }
+    }
 }
 
 /// Skips of deleted entries since the last seek.
@@ -82,68 +98,11 @@ pub(crate) trait SkipsDeleted: CursorHints {
     fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool, Self::Error>;
 }
 
-/// What is kept of the entry that a source is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SourceHead {
-    /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with
-    /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
-    /// largest number if the source is off the end.
-    rank: u128,
-    /// The entry's sequence number.
-    pub(crate) seqno: SeqNo,
-    /// Length of the key.
-    len: u32,
-    /// The entry's kind.
-    pub(crate) kind: EntryKind,
-    /// Whether the source is on an entry.
-    live: bool,
-}
-
-impl SourceHead {
-    /// The head of an entry, for this direction.
-    #[inline]
-    fn new(head: KeyHead, direction: Direction) -> Self {
-        let KeyHead { words, len, kind, seqno } = head;
-        let rank = if direction == Direction::Forward { words } else { !words };
-        Self { rank, seqno, len, kind, live: true }
-    }
-
-    /// The first bytes of the key as a number, of a head made for this direction.
-    #[inline]
-    fn words(&self, direction: Direction) -> u128 {
-        if direction == Direction::Forward { self.rank } else { !self.rank }
-    }
-
-    /// The entry's head, of a head made for this direction.
-    #[inline]
-    fn entry(&self, direction: Direction) -> KeyHead {
-        let Self { len, kind, seqno, .. } = *self;
-        KeyHead { words: self.words(direction), len, kind, seqno }
-    }
-}
-
-/// The head of a source that is off the end.
-const NO_HEAD: SourceHead =
-    SourceHead { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
-
-/// A source in the order, with the rank of its entry.
-#[derive(Debug, Clone, Copy)]
-struct Ranked {
-    rank: u128,
-    source: usize,
-}
-
-/// Positions that a source is moved over one by one; beyond, the order is searched.
-const NEAR: usize = 16;
-
 /// Versions of one key that are stepped over in one source before a seek skips the rest.
 pub(crate) const STEPS_BEFORE_RESEEK: u32 = 8;
 
 /// No source.
 const NO_SOURCE: usize = usize::MAX;
-
-/// Key bytes that a head holds.
-const SHOWN_BYTES: u32 = 16;
 
 /// A fingerprint of a key: two keys with different marks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,20 +125,22 @@ impl Mark {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Forward,
-    Backward,
-}
-
 impl<C: CursorHints> MergeCursor<C>
 where
     C::Error: Clone,
 {
     /// A merge of `sources`, off the end.
     pub(crate) fn new(sources: Vec<C>) -> Self {
-        let heads = vec![NO_HEAD; sources.len()];
-        let order = (0..sources.len()).map(|source| Ranked { rank: u128::MAX, source }).collect();
+        Self::in_lists(MergeLists { sources, ..MergeLists::default() })
+    }
+
+    /// As `new`, in the memory of these lists.
+    pub(crate) fn in_lists(lists: MergeLists<C>) -> Self {
+        let MergeLists { sources, mut heads, mut order } = lists;
+        heads.clear();
+        heads.resize(sources.len(), NO_HEAD);
+        order.clear();
+        order.extend((0..sources.len()).map(|source| Ranked { rank: u128::MAX, source }));
         let (second_rank, direction) = (u128::MAX, Direction::Forward);
         Self {
             sources,
@@ -200,11 +161,11 @@ where
         &self.sources
     }
 
-    /// Takes all sources out of a merge that is about to be dropped.
-    pub(crate) fn take_sources(&mut self) -> Vec<C> {
+    /// Takes all lists out of a merge that is about to be dropped.
+    pub(crate) fn take_lists(&mut self) -> MergeLists<C> {
         self.top = NO_SOURCE;
-        self.order.clear();
-        std::mem::take(&mut self.sources)
+        let (sources, heads) = (std::mem::take(&mut self.sources), std::mem::take(&mut self.heads));
+        MergeLists { sources, heads, order: std::mem::take(&mut self.order) }
     }
 
     /// Number of entries that visits skipped between those they took.
@@ -262,31 +223,12 @@ where
     /// Which of two sources comes first in the direction of travel.
     #[inline]
     fn compare(&self, a: Ranked, b: Ranked) -> Ordering {
-        a.rank.cmp(&b.rank).then_with(|| self.decide(a.source, b.source))
+        a.rank.cmp(&b.rank).then_with(|| self.tie().decide(a.source, b.source))
     }
 
-    /// As `compare`: whether `a` comes first. A step takes fewer instructions with it.
     #[inline]
-    fn is_before(&self, a: Ranked, b: Ranked) -> bool {
-        a.rank < b.rank || a.rank == b.rank && self.decide(a.source, b.source).is_lt()
-    }
-
-    /// The order of two sources of the same rank, never equal.
-    #[inline(never)]
-    fn decide(&self, a: usize, b: usize) -> Ordering {
-        let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
-        if !(head_a.live && head_b.live) {
-            return head_b.live.cmp(&head_a.live).then(a.cmp(&b));
-        }
-        let order = if head_a.len.min(head_b.len) <= SHOWN_BYTES {
-            // What the shorter one lacks is zeros, or comes after.
-            head_a.len.cmp(&head_b.len)
-        } else {
-            let key = |i: usize| self.sources[i].internal_key().map(|internal| internal.key);
-            key(a).cmp(&key(b))
-        };
-        let order = order.then(head_b.seqno.cmp(&head_a.seqno)).then(a.cmp(&b));
-        if self.direction == Direction::Forward { order } else { order.reverse() }
+    fn tie(&self) -> Tie<'_, C> {
+        Tie { sources: &self.sources, heads: &self.heads, direction: self.direction }
     }
 
     /// Updates the head of source `i`.
@@ -368,31 +310,12 @@ where
         if self.is_unsorted {
             return self.settle();
         }
-        let moved = Ranked { rank: self.heads[i].rank, source: i };
-        let near = self.order.len().saturating_sub(1).min(NEAR);
-        let mut at = 0;
-        while at < near {
-            let next = self.order[at + 1];
-            if !self.is_before(next, moved) {
-                break;
-            }
-            self.order[at] = next;
-            at += 1;
-        }
-        if at == NEAR {
-            at = self.far_position(moved);
-        }
-        self.order[at] = moved;
+        let Self { sources, heads, order, direction, .. } = self;
+        let Some(head) = heads.get(i) else { return };
+        let moved = Ranked { rank: head.rank, source: i };
+        let tie = Tie { sources, heads, direction: *direction };
+        tie.reinsert(order, moved);
         self.update_top();
-    }
-
-    /// The position of `moved` after the nearest sources, which have moved up.
-    #[cold]
-    fn far_position(&mut self, moved: Ranked) -> usize {
-        let (_, far) = self.order.split_at(NEAR + 1);
-        let passed = far.partition_point(|place| self.is_before(*place, moved));
-        self.order.copy_within(NEAR + 1..NEAR + 1 + passed, NEAR);
-        NEAR + passed
     }
 
     /// Sorts the sources after a visit that has left them as they were.

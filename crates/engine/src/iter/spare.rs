@@ -1,4 +1,4 @@
-//! The memory of the list of a scan's sources, which each thread keeps for its next scan.
+//! The memory of the lists of a scan's sources, which each thread keeps for its next scan.
 //!
 //! A source holds a whole cursor over a table, so the list takes some kilobytes: more than
 //! allocators serve from their fast lists, and short scans need one each. Only memory is kept: the
@@ -6,27 +6,28 @@
 
 use std::cell::Cell;
 
+use super::merge::MergeLists;
 use super::source::Source;
 
 /// Most sources whose memory is kept, some 15 KiB.
 const MOST_KEPT: usize = 16;
 
 thread_local! {
-    static KEPT: Cell<Vec<Source>> = const { Cell::new(Vec::new()) };
+    static KEPT: Cell<Option<MergeLists<Source>>> = const { Cell::new(None) };
 }
 
-/// An empty list with room for `count` sources.
-pub(crate) fn list(count: usize) -> Vec<Source> {
-    let mut sources = KEPT.try_with(Cell::take).unwrap_or_default();
-    sources.reserve_exact(count);
-    sources
+/// Lists with room for `count` sources, and none in them.
+pub(crate) fn lists(count: usize) -> MergeLists<Source> {
+    let mut lists = KEPT.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    lists.sources.reserve_exact(count);
+    lists
 }
 
-/// Drops these sources, and keeps the memory of their list.
-pub(super) fn keep(mut sources: Vec<Source>) {
-    sources.clear();
-    if sources.capacity() <= MOST_KEPT {
+/// Drops these sources, and keeps the memory of their lists.
+pub(super) fn keep(mut lists: MergeLists<Source>) {
+    lists.sources.clear();
+    if lists.sources.capacity() <= MOST_KEPT {
         // A thread that ends keeps nothing.
-        let _ = KEPT.try_with(|kept| kept.set(sources));
+        let _ = KEPT.try_with(|kept| kept.set(Some(lists)));
     }
 }

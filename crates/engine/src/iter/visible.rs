@@ -25,7 +25,7 @@ use trommel_base::{
 use trommel_sstable::ReadStats;
 
 use super::gate::RangeGate;
-use super::merge::{Mark, MergeCursor};
+use super::merge::{Mark, MergeCursor, MergeLists};
 use super::source::Source;
 use super::spare;
 use crate::bounds::SharedBounds;
@@ -104,13 +104,13 @@ impl Drop for VisibleCursor {
                 shard.scan_reseeks.add(self.reseeks);
             }
         });
-        spare::keep(self.merge.take_sources());
+        spare::keep(self.merge.take_lists());
     }
 }
 
 impl VisibleCursor {
     pub(crate) fn new(
-        sources: Vec<Source>,
+        lists: MergeLists<Source>,
         seqno: SeqNo,
         ranges: Option<Arc<RangeSet>>,
         gate: Option<Arc<RangeGate>>,
@@ -125,7 +125,7 @@ impl VisibleCursor {
             seqno,
         );
         Self {
-            merge: MergeCursor::new(sources),
+            merge: MergeCursor::in_lists(lists),
             seqno,
             position: Position::OffEnd,
             key: Vec::new(),

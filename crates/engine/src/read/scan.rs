@@ -125,18 +125,20 @@ impl Pinned {
         let memtables = view.memtables().map(|logged| &logged.memtable);
         let memtables = memtables.filter(|memtable| !memtable.is_empty());
         let most = memtables.clone().count() + newest.len() + runs.len();
-        let mut sources = spare::list(most);
+        let mut lists = spare::lists(most);
+        let sources = &mut lists.sources;
         sources.extend(memtables.map(Source::memtable));
-        for table in newest.iter().filter(|table| table.meets(bounds)) {
+        let are_all = bounds.are_all();
+        for table in newest.iter().filter(|table| are_all || table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
-            let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
-            sources.push(match gated {
-                true => level_cursor(0, ScanTables::List(vec![Arc::clone(table)])),
-                false => Source::Table(reader.cursor(scan), table.max_seqno),
-            });
+            if gate.is_some() && reader.filters().prefixes_part().is_some() {
+                sources.push(level_cursor(0, ScanTables::List(vec![Arc::clone(table)])));
+            } else {
+                sources.push(Source::Table(reader.cursor(scan), table.max_seqno));
+            }
         }
         for (at, run) in runs.iter().enumerate() {
-            let start = run.ending_before(&bounds.from);
+            let start = if are_all { 0 } else { run.ending_before(&bounds.from) };
             let end = bounds.to.as_ref().map_or(run.len(), |to| run.beginning_before(to));
             if start < end {
                 let fences = Arc::clone(&view.fences);
@@ -145,7 +147,7 @@ impl Pinned {
             }
         }
         Ok(VisibleCursor::new(
-            sources,
+            lists,
             self.seqno,
             self.ranges,
             gate,

@@ -13,6 +13,7 @@ use crate::format::{Fault, GROUP_ENTRIES};
 pub(super) const WORD_BYTES: usize = 16;
 
 /// The first key of a group, whose prefix the others share.
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Head {
     /// Its first bytes, padded with zeros.
     shown: Shown,
@@ -37,20 +38,24 @@ impl Head {
 
     /// The first bytes of a key of `len` bytes that shares `shared` bytes with the head and has the
     /// others at `own`; padded with zeros.
-    #[inline]
+    #[inline(always)]
     pub(super) fn joined(
         &self,
         block: &Block<'_>,
-        shared: usize,
-        own: usize,
-        len: usize,
+        shared: u32,
+        own: u32,
+        len: u32,
     ) -> Option<[u8; WORD_BYTES]> {
         // Only what fits the word, for a long key.
-        let from_head = shared.min(WORD_BYTES);
-        let (head, all) = (FIRST_BYTES.get(from_head)?, FIRST_BYTES.get(len.min(WORD_BYTES))?);
+        let most = WORD_BYTES as u32;
+        let from_head = shared.min(most);
+        let head = FIRST_BYTES.get(from_head as usize)?;
+        let all = FIRST_BYTES.get(len.min(most) as usize)?;
         // The head precedes the key's own bytes, and so at least `from_head` bytes do.
-        let rest = block.halves(own.checked_sub(from_head)?)?;
+        let rest: &[u8; WORD_BYTES] = block.bytes(own.checked_sub(from_head)?)?;
+        let rest = halves(u128::from_le_bytes(*rest));
         let half = |i: usize| self.shown[i] & head[i] | rest[i] & (all[i] ^ head[i]);
+        // The compiler combines both halves as one vector.
         let mut bytes = [0; WORD_BYTES];
         *bytes.first_chunk_mut()? = half(0).to_le_bytes();
         *bytes.last_chunk_mut()? = half(1).to_le_bytes();

@@ -159,7 +159,7 @@ impl SharedBlock {
     pub(crate) fn view(&self) -> Block<'_> {
         let start = self.start as usize;
         let payload = self.buffer.get(start..start + self.len as usize).unwrap_or_default();
-        Block { payload, layout: self.layout }
+        Block { payload, layout: &self.layout }
     }
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn is_fitting(buffer: &[u8], bytes: usize) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub(crate) payload: &'a [u8],
-    pub(crate) layout: Layout,
+    pub(crate) layout: &'a Layout,
 }
 
 /// A key as stored.
@@ -211,12 +211,19 @@ impl<'a> Block<'a> {
         self.payload.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The sixteen bytes at `at`, in two halves.
+    /// The `N` bytes at `at`.
     #[inline]
-    fn halves(&self, at: usize) -> Option<[u64; 2]> {
-        let bytes = self.payload.get(at..)?.first_chunk::<16>()?;
-        let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
-        Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
+    fn bytes<const N: usize>(&self, at: u32) -> Option<&'a [u8; N]> {
+        let at = at as usize;
+        self.payload.get(at..at + N)?.first_chunk()
+    }
+
+    /// Where the stored part of the key of entry `i` starts and ends, by narrow offsets; not checked.
+    #[inline]
+    fn narrow_key(&self, i: u32) -> Option<(u32, u32)> {
+        let both = u32::from_le_bytes(*self.bytes(self.layout.key_offsets.wrapping_add(2 * i))?);
+        let is_last = i + 1 >= u32::from(self.layout.count);
+        Some((both & 0xffff, if is_last { self.layout.value_offsets } else { both >> 16 }))
     }
 
     /// Offsets `i` and `i + 1` of the column that starts at `column`. After the last offset, the

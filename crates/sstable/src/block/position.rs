@@ -3,7 +3,8 @@
 //!
 //! 1. When a scan enters half a group, the group's head is read, and then of each entry ahead the
 //!    trailer, the location of the value, and the first 16 bytes of the key, assembled in one word:
-//!    the bytes shared with the head, the entry's own bytes, then zeros (`head.rs`).
+//!    the bytes shared with the head, the entry's own bytes, then zeros (`head.rs`). The first few
+//!    entries after a seek are decoded one at a time, as a short scan needs no more of each table.
 //! 2. The list ends at an entry that cannot be decoded. That is an error only for a scan that steps
 //!    on it.
 //! 3. A key of more than 16 bytes is assembled in a buffer when the scan steps on it. Within a
@@ -14,10 +15,10 @@
 
 use std::ops::Range;
 
-use trommel_base::entry::pack_trailer;
 use trommel_base::{EntryKind, KeyHead, SeqNo};
 
 use super::head::{Head, WORD_BYTES};
+use super::seek::Found;
 use super::{Block, Layout, OUTSIDE, StoredKey, TOGETHER};
 use crate::format::{Fault, GROUP_ENTRIES};
 
@@ -36,32 +37,40 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Position {
     pub(crate) i: usize,
-    /// Range of decoded entries, within half a group. Empty, with `first` at the maximum, if there
-    /// are none.
+    /// Range of decoded entries. Empty, with `first` at the maximum, if there are none.
     first: usize,
     end: usize,
     /// Entry `i` at `i` modulo their number.
     decoded: [Decoded; TOGETHER],
-    /// The key, if it is long. Its first `agreeing` bytes are those of the head of the decoded
-    /// group.
+    /// The group of which the head is known, or the maximum.
+    group: usize,
+    head: Head,
+    /// Entries that were decoded singly since the last seek.
+    singles: u8,
+    /// The key, if it is long. Its first `agreeing` bytes are those of the head of `group`.
     long: Vec<u8>,
     agreeing: usize,
 }
+
+/// Entries that are decoded singly after a seek: most scans end, or leave the table to others, after
+/// a few entries.
+const SINGLES: u8 = 4;
 
 /// A decoded entry, without the bytes of its key after the first ones.
 #[derive(Debug, Clone, Copy)]
 struct Decoded {
     /// The key's first bytes, padded with zeros.
     key: [u8; WORD_BYTES],
-    /// Packed sequence number and kind; always a known kind.
-    trailer: u64,
+    seqno: SeqNo,
     /// The value, relative to the block's payload.
     value: (u32, u32),
     /// Length of the key.
     len: u32,
+    kind: EntryKind,
 }
 
-const NOTHING: Decoded = Decoded { key: [0; WORD_BYTES], trailer: 0, value: (0, 0), len: 0 };
+const NOTHING: Decoded =
+    Decoded { key: [0; WORD_BYTES], seqno: 0, value: (0, 0), len: 0, kind: EntryKind::Delete };
 
 impl Decoded {
     #[inline]
@@ -70,22 +79,16 @@ impl Decoded {
     }
 
     #[inline]
-    fn trailer(&self) -> (SeqNo, EntryKind) {
-        // The kinds are 0, 1 and 3.
-        let kind = match self.trailer & 3 {
-            0 => EntryKind::Delete,
-            1 => EntryKind::Put,
-            _ => EntryKind::Merge,
-        };
-        (self.trailer >> 8, kind)
-    }
-
-    #[inline]
     fn head(&self) -> KeyHead {
-        let (seqno, kind) = self.trailer();
         let words = u128::from_le_bytes(self.key).swap_bytes();
-        KeyHead { words, len: self.len, kind, seqno }
+        KeyHead { words, len: self.len, kind: self.kind, seqno: self.seqno }
     }
+}
+
+/// The kind in a trailer of a common kind.
+#[inline]
+fn common_kind(trailer: u64) -> EntryKind {
+    if trailer & EntryKind::Put as u64 == 0 { EntryKind::Delete } else { EntryKind::Put }
 }
 
 impl Default for Position {
@@ -95,20 +98,52 @@ impl Default for Position {
             first: usize::MAX,
             end: 0,
             decoded: [NOTHING; TOGETHER],
+            group: usize::MAX,
+            head: Head::default(),
+            singles: 0,
             long: Vec::new(),
             agreeing: 0,
         }
     }
 }
 
-/// The kinds that are known, 0 and 1, have no other bits than this.
-const KNOWN_KINDS: u64 = EntryKind::Delete as u64 | EntryKind::Put as u64;
+/// The common kinds, 0 and 1, have no other bits than this.
+const COMMON_KINDS: u64 = EntryKind::Delete as u64 | EntryKind::Put as u64;
 
 impl Position {
     /// Forgets the block.
     #[inline]
     pub(crate) fn leave(&mut self) {
-        (self.first, self.end) = (usize::MAX, 0);
+        (self.first, self.end, self.group) = (usize::MAX, 0, usize::MAX);
+    }
+
+    /// Expects a seek.
+    #[inline]
+    pub(crate) fn restart(&mut self) {
+        self.singles = 0;
+    }
+
+    /// The first entry of `block` at or after (`key`, `seqno`); the count if there is none. Does not
+    /// move there.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        block: &Block<'_>,
+        key: &[u8],
+        seqno: SeqNo,
+    ) -> Result<usize, Fault> {
+        let Found { i, group } = block.seek(key, seqno)?;
+        if let Some((group, head)) = group {
+            self.set_head(group, head);
+        }
+        Ok(i)
+    }
+
+    #[inline]
+    fn set_head(&mut self, group: usize, head: Head) {
+        if self.group != group {
+            (self.group, self.head, self.agreeing) = (group, head, 0);
+        }
     }
 
     #[inline]
@@ -132,13 +167,13 @@ impl Position {
     /// The current sequence number.
     #[inline]
     pub(crate) fn seqno(&self) -> SeqNo {
-        self.entry().trailer().0
+        self.entry().seqno
     }
 
     /// The current kind.
     #[inline]
     pub(crate) fn kind(&self) -> EntryKind {
-        self.entry().trailer().1
+        self.entry().kind
     }
 
     /// The range of the value in the payload.
@@ -185,12 +220,87 @@ impl Position {
         Ok(())
     }
 
-    /// Decodes entry `i`, and of its half group the entries ahead.
+    /// Moves to the next entry of `block`, which is not decoded yet, if there is one, it is not
+    /// corrupt, and its key is short.
+    #[inline(always)]
+    pub(crate) fn next_in(&mut self, block: &Block<'_>) -> Option<KeyHead> {
+        let next = self.i + 1;
+        match self.decode_single(block, next) {
+            Some(head) => {
+                self.i = next;
+                Some(head)
+            }
+            None => self.move_in(block, next, Way::Onward),
+        }
+    }
+
+    /// As `next_in`, to the previous entry.
+    #[inline(always)]
+    pub(crate) fn prev_in(&mut self, block: &Block<'_>) -> Option<KeyHead> {
+        self.move_in(block, self.i.checked_sub(1)?, Way::Back)
+    }
+
+    /// Moves to the neighbouring entry `i` of `block`, as `next_in` and `prev_in`.
+    #[inline(always)]
+    fn move_in(&mut self, block: &Block<'_>, i: usize, way: Way) -> Option<KeyHead> {
+        if i >= block.count() || (self.first..self.end).contains(&i) {
+            return None;
+        }
+        // Decoding may overwrite the current entry, which must stay unless the position moves.
+        let (at, here) = (self.i, *self.entry());
+        let is_decoded = self.decode_ahead(block, i, way).is_ok();
+        let head = self.at_hand(i).filter(|_| is_decoded);
+        if head.is_none() {
+            self.decoded[at % TOGETHER] = here;
+            (self.i, self.first, self.end) = (at, at, at + 1);
+        }
+        head
+    }
+
+    /// Moves to entry `i` of `block`, if it is common and its key short. Returns whether it is.
+    #[inline(always)]
+    pub(crate) fn land(&mut self, block: &Block<'_>, i: usize) -> bool {
+        let is_common = self.decode_single(block, i).is_some();
+        if is_common {
+            self.i = i;
+        }
+        is_common
+    }
+
+    /// Decodes entry `i` alone, if few were since the last seek, and it is common and its key short.
+    #[inline(always)]
+    fn decode_single(&mut self, block: &Block<'_>, i: usize) -> Option<KeyHead> {
+        if self.singles >= SINGLES {
+            return None;
+        }
+        let group = i / GROUP_ENTRIES;
+        if self.group != group {
+            let head = Head::read(block, group).ok()?;
+            self.set_head(group, head);
+        }
+        let entry = decode_common(block, &self.head, i)?;
+        self.decoded[i % TOGETHER] = entry;
+        self.singles += 1;
+        // After the entry decoded last; its predecessors stay decoded until they are overwritten.
+        let first = self.first.min(i).max(if self.end == i { 0 } else { i });
+        (self.first, self.end) = (first.max((i + 1).saturating_sub(TOGETHER)), i + 1);
+        Some(entry.head())
+    }
+
+    /// Decodes entry `i`: alone after a seek forward, later with the entries ahead in its half of a
+    /// group.
     #[inline(never)]
     fn decode_ahead(&mut self, block: &Block<'_>, i: usize, way: Way) -> Result<(), Fault> {
-        self.leave();
-        self.agreeing = 0;
-        let head = Head::read(block, i / GROUP_ENTRIES)?;
+        if matches!(way, Way::Onward) && self.decode_single(block, i).is_some() {
+            return Ok(());
+        }
+        (self.first, self.end) = (usize::MAX, 0);
+        let group = i / GROUP_ENTRIES;
+        if self.group != group {
+            let head = Head::read(block, group)?;
+            self.set_head(group, head);
+        }
+        let head = self.head;
         let together = i - i % TOGETHER;
         let ahead = match way {
             Way::Onward => i..block.count().min(together + TOGETHER),
@@ -211,10 +321,7 @@ impl Position {
         }
         let first = entries.start;
         let places = self.decoded.get_mut(first % TOGETHER..)?.get_mut(..entries.len())?;
-        // One column after the other: all at once do not fit the processor's registers.
-        decode_values(block, first, places)?;
-        decode_trailers(block, first, places)?;
-        decode_keys(block, head, first, places)
+        decode_together(block, head, first, places)
     }
 
     /// Decodes entry `i`, however uncommon, and those of `ahead` on both sides of it that can be
@@ -245,6 +352,11 @@ impl Position {
 
     /// Assembles the current key, which is a long one.
     fn assemble(&mut self, block: &Block<'_>) -> Result<(), Fault> {
+        let group = self.i / GROUP_ENTRIES;
+        if self.group != group {
+            // Decoded entries may be of two groups.
+            self.set_head(group, Head::read(block, group)?);
+        }
         let StoredKey { shared, suffix: own } = block.stored_key(self.i)?;
         self.long.truncate(self.agreeing.min(shared));
         if shared > self.agreeing {
@@ -283,63 +395,45 @@ impl Position {
     }
 }
 
-/// Decodes the locations of the values of entries from `first` on.
+/// Decodes entries from `first` on, unless one is uncommon; `head` is the head of their group.
 #[inline]
-fn decode_values(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Option<()> {
-    let (start, ends) = block.offsets_from(block.layout.value_offsets, first)?.split_first()?;
-    let mut start = offset(start);
-    for (place, end) in places.iter_mut().zip(ends) {
-        let end = offset(end);
-        if start > end {
-            return None;
-        }
-        place.value = (start, end);
-        start = end;
-    }
-    // Each value ends where the next one, the padding or the keys begin.
-    (start <= block.layout.value_offsets).then_some(())
-}
-
-/// Decodes their sequence numbers and kinds.
-#[inline]
-fn decode_trailers(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Option<()> {
-    let Layout { base, trailers, trailer_width, .. } = block.layout;
-    let width = usize::from(trailer_width);
-    let mask = u64::MAX.checked_shr(64 - 8 * u32::from(trailer_width)).unwrap_or(0);
-    // Of all together: a sum that is too large, or a kind that is not known.
-    let (mut overflows, mut kinds) = (false, 0);
-    let mut at = trailers as usize + width * first;
-    for place in places {
-        let (trailer, is_over) = base.overflowing_add(block.word(at)? & mask);
-        place.trailer = trailer;
-        overflows |= is_over;
-        kinds |= trailer & 0xff;
-        at += width;
-    }
-    (!overflows && kinds <= KNOWN_KINDS).then_some(())
-}
-
-/// Decodes their keys; `head` is the head of their group.
-#[inline]
-fn decode_keys(block: &Block<'_>, head: &Head, first: usize, places: &mut [Decoded]) -> Option<()> {
+fn decode_together(
+    block: &Block<'_>,
+    head: &Head,
+    first: usize,
+    places: &mut [Decoded],
+) -> Option<()> {
+    let Layout { base, value_offsets: limit, trailers, trailer_width, .. } = *block.layout;
     let [start, mut ends @ ..] = *block.offsets_from(block.layout.key_offsets, first)?;
-    let (limit, most_shared) = (block.layout.value_offsets, head.len.min(0x7f) as u32);
     // No offset follows that of the block's last key.
     if let Some(end) = ends.get_mut(block.count() - 1 - first) {
         *end = u16::try_from(limit).ok()?.to_le_bytes();
     }
-    let mut start = offset(&start);
-    for (place, end) in places.iter_mut().zip(&ends) {
-        let (own, end) = (start + 1, offset(end));
-        let shared = u32::from(*block.payload.get(start as usize)?);
-        if own > end || shared > most_shared {
+    let (value_start, value_ends) = block.offsets_from(limit, first)?.split_first()?;
+    let (mut start, mut value_start) = (offset(&start), offset(value_start));
+    let most_shared = head.len.min(0x7f) as u32;
+    let (width, mask) = (u32::from(trailer_width), *TRAILER_MASKS.get(usize::from(trailer_width))?);
+    let mut at = trailers.wrapping_add(width * first as u32);
+    for ((place, end), value_end) in places.iter_mut().zip(&ends).zip(value_ends) {
+        let (own, end, value_end) = (start + 1, offset(end), offset(value_end));
+        let [shared] = *block.bytes(start)?;
+        let shared = u32::from(shared);
+        if own > end || shared > most_shared || value_start > value_end {
             return None;
         }
-        place.len = shared + end - own;
-        place.key = head.joined(block, shared as usize, own as usize, place.len as usize)?;
-        start = end;
+        let len = shared + end - own;
+        let key = head.joined(block, shared, own, len)?;
+        let own_trailer = u64::from_le_bytes(*block.bytes(at)?) & mask;
+        let trailer = base.checked_add(own_trailer)?;
+        if trailer & 0xff > COMMON_KINDS {
+            return None;
+        }
+        let (seqno, kind) = (trailer >> 8, common_kind(trailer));
+        *place = Decoded { key, seqno, value: (value_start, value_end), len, kind };
+        (start, value_start, at) = (end, value_end, at.wrapping_add(width));
     }
-    (start <= limit).then_some(())
+    // Each value ends where the next one, the padding or the keys begin.
+    (start <= limit && value_start <= limit).then_some(())
 }
 
 #[inline]
@@ -347,16 +441,57 @@ fn offset(bytes: &[u8; 2]) -> u32 {
     u32::from(u16::from_le_bytes(*bytes))
 }
 
+/// Decodes entry `i`, if it is common and its key short; `head` is the head of its group.
+#[inline(always)]
+fn decode_common(block: &Block<'_>, head: &Head, i: usize) -> Option<Decoded> {
+    let Layout { base, value_offsets, trailers, trailer_width, wide, .. } = *block.layout;
+    let n = i as u32;
+    if wide || i >= block.count() {
+        return None;
+    }
+    let (start, end) = block.narrow_key(n)?;
+    let [shared] = *block.bytes(start)?;
+    let (own, shared) = (start + 1, u32::from(shared));
+    let len = shared + end.checked_sub(own)?;
+    if end > value_offsets || shared as usize > head.len || len > WORD_BYTES as u32 {
+        return None;
+    }
+    let key = head.joined(block, shared, own, len)?;
+    let values = u32::from_le_bytes(*block.bytes(value_offsets.wrapping_add(2 * n))?);
+    let value = (values & 0xffff, values >> 16);
+    if value.0 > value.1 || value.1 > value_offsets {
+        return None;
+    }
+    let at = trailers.wrapping_add(u32::from(trailer_width) * n);
+    let mask = TRAILER_MASKS.get(usize::from(trailer_width))?;
+    let own_trailer = u64::from_le_bytes(*block.bytes(at)?) & mask;
+    let trailer = base.checked_add(own_trailer)?;
+    let (seqno, kind) = (trailer >> 8, common_kind(trailer));
+    (trailer & 0xff <= COMMON_KINDS).then_some(Decoded { key, seqno, value, len, kind })
+}
+
+/// Masks of the first bytes of a word, by number of bytes.
+const TRAILER_MASKS: [u64; 9] = {
+    let mut masks = [u64::MAX; 9];
+    let mut bytes = 0;
+    while bytes < 8 {
+        masks[bytes] = (1 << (8 * bytes)) - 1;
+        bytes += 1;
+    }
+    masks
+};
+
 /// Decodes entry `i`; `head` is the head of its group.
 fn decode(block: &Block<'_>, head: &Head, i: usize) -> Result<Decoded, Fault> {
     let (seqno, kind) = block.trailer(i)?;
-    let (trailer, value) = (pack_trailer(seqno, kind), block.value_place(i)?);
+    let value = block.value_place(i)?;
     let (start, end) = block.key_place(i)?;
     let (shared, own) = block.shared(start, end)?;
     if shared > head.len {
         return Err(TOO_MUCH_SHARED);
     }
     let len = shared + end - own;
+    let (shared, own, len) = (shared as u32, own as u32, len as u32);
     let key = head.joined(block, shared, own, len).ok_or(OUTSIDE)?;
-    Ok(Decoded { key, trailer, value, len: len as u32 })
+    Ok(Decoded { key, seqno, value, len, kind })
 }

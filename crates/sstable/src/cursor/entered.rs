@@ -28,7 +28,7 @@ impl EnteredBlock {
             Self::Shared(block) => block.view(),
             Self::Mapped(MappedBlock { start, len, layout }) => {
                 let payload = map.and_then(|map| map.get(*start..*start + *len as usize));
-                Block { payload: payload.unwrap_or_default(), layout: *layout }
+                Block { payload: payload.unwrap_or_default(), layout }
             }
         }
     }

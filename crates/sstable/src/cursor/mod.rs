@@ -56,6 +56,8 @@ struct TableBlocks {
     map: Option<SharedMap>,
 }
 
+const NO_BLOCK: Fault = Fault::Damaged("there is no block to stand in");
+
 /// A block and its leaf, if there is one.
 type Place<'a> = Option<(&'a Index, At)>;
 
@@ -89,15 +91,26 @@ impl TableBlocks {
 /// The block that a prefetched seek has located.
 #[derive(Debug)]
 struct Sought {
-    /// The key, if it is [short].
-    key: Option<(u128, usize)>,
+    /// The first bytes of the key, as [`first_words`] but in the order of memory, and its length.
+    shown: [u8; size_of::<u128>()],
+    len: u32,
     at: At,
 }
 
-/// The key in full, if it is short.
-#[inline]
-fn short(key: &[u8]) -> Option<(u128, usize)> {
-    (key.len() <= size_of::<u128>()).then(|| (first_words(key), key.len()))
+impl Sought {
+    #[inline]
+    fn new(key: &[u8], at: At) -> Self {
+        // A key has at most 64 KiB.
+        Self { shown: first_words(key).to_le_bytes(), len: key.len() as u32, at }
+    }
+
+    /// Whether it was located for this key, if that is known.
+    #[inline]
+    fn is_of(&self, key: &[u8]) -> bool {
+        key.len() <= self.shown.len()
+            && self.len as usize == key.len()
+            && self.shown == first_words(key).to_le_bytes()
+    }
 }
 
 /// A cursor over one table.
@@ -156,6 +169,12 @@ impl TableCursor {
         self.handle.offset
     }
 
+    /// Whether the block of `key` is located for the next seek, as far as that is known.
+    #[inline]
+    pub fn has_sought(&self, key: &[u8]) -> bool {
+        self.sought.as_ref().is_some_and(|sought| sought.is_of(key))
+    }
+
     /// Whether the cursor is positioned on an entry.
     #[inline]
     pub fn is_valid(&self) -> bool {
@@ -169,6 +188,7 @@ impl TableCursor {
 
     fn restart(&mut self) {
         self.valid = false;
+        self.position.restart();
         self.reading.restart();
     }
 
@@ -180,16 +200,28 @@ impl TableCursor {
         find: impl for<'a> FnOnce(&'a TableBlocks, At, &mut ReadStats) -> Result<Place<'a>, Error>,
     ) -> Result<bool, Error> {
         let place = find(&self.table, self.at, &mut self.reading.stats)?;
-        let Some((leaf, at)) = place else { return Ok(false) };
-        let wanted = self.table.index.locate(leaf, at);
+        let Some((_, at)) = place else { return Ok(false) };
+        self.enter_at(at, direction)?;
+        Ok(true)
+    }
+
+    /// Enters the block at `at`, whose leaf is in memory.
+    #[inline(never)]
+    fn enter_at(&mut self, at: At, direction: Direction) -> Result<(), Error> {
+        let Self { table, reading, .. } = self;
+        let Some(leaf) = table.index.loaded_leaf(at.leaf) else { return Err(self.fail(NO_BLOCK)) };
+        let wanted = table.index.locate(leaf, at);
         let is_here = self.block.is_some() && self.handle == wanted.handle;
         (self.at, self.handle) = (at, wanted.handle);
         if !is_here {
             self.block = None;
             self.position.leave();
-            self.block = Some(self.reading.load(&self.table.source, wanted, direction)?);
+            self.block = Some(match reading.take_from_slot(&table.source, wanted) {
+                Some(block) => EnteredBlock::Shared(block),
+                None => reading.load(&table.source, wanted, direction)?,
+            });
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Moves to entry `i` of the current block.
@@ -206,7 +238,6 @@ impl TableCursor {
     /// Like `position_at`, when the block must be decoded further.
     #[inline(never)]
     fn position_anew(&mut self, i: usize, way: Way) -> Result<(), Error> {
-        const NO_BLOCK: Fault = Fault::Damaged("there is no block to stand in");
         let moved = match &self.block {
             Some(block) => self.position.move_to(&block.view(self.table.map.as_ref()), i, way),
             None => Err(NO_BLOCK),
@@ -257,23 +288,26 @@ impl TableCursor {
     }
 
     /// Finds the first entry at or after (`key`, `seqno`), enters its block and returns its number;
-    /// `None` if all entries are smaller.
-    fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
+    /// `None` if all entries are smaller. If it `lands`, the cursor is already on it if it is valid.
+    #[inline(always)]
+    fn find(&mut self, key: &[u8], seqno: SeqNo, lands: bool) -> Result<Option<usize>, Error> {
         self.restart();
-        let sought = self.sought.take().filter(|sought| sought.key.is_some());
-        let sought = sought.filter(|sought| sought.key == short(key));
-        let mut is_there = self.enter(Direction::Forward, |table, _, stats| {
-            let found =
-                sought.and_then(|Sought { at, .. }| Some((table.index.loaded_leaf(at.leaf)?, at)));
-            found.map_or_else(
-                || table.index.find(key, &table.source, stats),
-                |place| Ok(Some(place)),
-            )
-        })?;
+        let sought = self.sought.take().filter(|sought| sought.is_of(key));
+        let mut is_there = match sought {
+            Some(Sought { at, .. }) => self.enter_at(at, Direction::Forward).map(|()| true)?,
+            None => self.enter(Direction::Forward, |table, _, stats| {
+                table.index.find(key, &table.source, stats)
+            })?,
+        };
         while is_there {
-            let found = self.view().map(|block| block.seek(key, seqno));
-            match found.unwrap_or(Ok(0)) {
-                Ok(i) if i < self.count() => return Ok(Some(i)),
+            let Self { table, block, position, .. } = self;
+            let block = block.as_ref().map(|block| block.view(table.map.as_ref()));
+            let Some(block) = block else { return Err(self.fail(NO_BLOCK)) };
+            match position.find(&block, key, seqno) {
+                Ok(i) if i < block.count() => {
+                    self.valid = lands && position.land(&block, i);
+                    return Ok(Some(i));
+                }
                 Ok(_) => is_there = self.enter(Direction::Forward, TableBlocks::next)?,
                 Err(fault) => return Err(self.fail(fault)),
             }
@@ -305,6 +339,20 @@ impl TableCursor {
         known.unwrap_or_else(|| self.table.ends_before(self.at, self.position.key()))
     }
 
+    /// Like `next_at_hand`, if the next entry is in the same block but not decoded yet.
+    #[inline(never)]
+    fn next_in_block(&mut self) -> Option<KeyHead> {
+        let Self { table, block, position, .. } = self;
+        position.next_in(&block.as_ref()?.view(table.map.as_ref()))
+    }
+
+    /// As `next_in_block`, backward.
+    #[inline(never)]
+    fn prev_in_block(&mut self) -> Option<KeyHead> {
+        let Self { table, block, position, .. } = self;
+        position.prev_in(&block.as_ref()?.view(table.map.as_ref()))
+    }
+
     #[inline]
     fn step(&mut self) -> Result<(), Error> {
         let next = self.position.i + 1;
@@ -332,14 +380,15 @@ impl Cursor for TableCursor {
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Error> {
-        match self.find(key, seqno)? {
+        match self.find(key, seqno, true)? {
             None => Ok(()),
-            Some(i) => self.position_at(i, Way::Onward),
+            Some(_) if self.valid => Ok(()),
+            Some(i) => self.position_anew(i, Way::Onward),
         }
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Error> {
-        match self.find(key, SeqNo::MAX)? {
+        match self.find(key, SeqNo::MAX, false)? {
             None => self.seek_to_last(),
             Some(0) => self.previous_block(),
             Some(i) => self.position_at(i - 1, Way::Back),
@@ -387,12 +436,12 @@ impl CursorHints for TableCursor {
             self.sought = found.map(|(leaf, at)| {
                 index.prefetch_slot(at);
                 source.prefetch_frame(leaf, at);
-                Sought { key: short(key), at }
+                Sought::new(key, at)
             });
         } else if let Some(Sought { at, .. }) = self.sought
             && let Some(leaf) = index.loaded_leaf(at.leaf)
         {
-            Reading::prefetch_wanted(source, index.locate(leaf, at));
+            Reading::prefetch_wanted(source, index, leaf, at);
         }
         self.sought.is_some()
     }
@@ -402,7 +451,10 @@ impl CursorHints for TableCursor {
         if !self.valid || self.reading.checks_order() {
             return None;
         }
-        let head = self.position.next_at_hand()?;
+        let head = match self.position.next_at_hand() {
+            Some(head) => head,
+            None => self.next_in_block()?,
+        };
         self.reading.step();
         Some(head)
     }
@@ -412,7 +464,10 @@ impl CursorHints for TableCursor {
         if !self.valid {
             return None;
         }
-        let head = self.position.prev_at_hand()?;
+        let head = match self.position.prev_at_hand() {
+            Some(head) => head,
+            None => self.prev_in_block()?,
+        };
         self.reading.step();
         Some(head)
     }

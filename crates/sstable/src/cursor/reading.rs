@@ -15,7 +15,8 @@ use crate::block::{Layout, SharedBlock, is_fitting, prefetch_columns};
 use crate::block_slots::BlockLocation;
 use crate::compression::zeroed;
 use crate::format::{Handle, frame_of};
-use crate::index::At;
+use crate::index::{At, Index};
+use crate::index_tree::IndexTree;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
 
@@ -37,16 +38,23 @@ pub(super) struct Reading {
     /// The blocks that need no verification, if the scan trusts that and can hold the map.
     known: Option<Arc<VerifiedBlocks>>,
     pub(super) stats: ReadStats,
-    ahead: ReadAhead,
-    /// The buffer for a block copied from the read-ahead buffer.
-    own: Option<Arc<[u8]>>,
     /// Whether a value of the last block was taken, so that values of the next one probably will
     /// be. Only a hint.
     value_taken: AtomicBool,
-    prefetch: BlockPrefetch,
-    hints: AccessHints,
     /// Consecutive blocks entered.
     run: u32,
+    /// Made once it is needed: short scans have none.
+    sequential: Option<Box<Sequential>>,
+}
+
+/// The state of sequential reads.
+#[derive(Debug, Default)]
+struct Sequential {
+    ahead: ReadAhead,
+    /// The buffer for a block copied from the read-ahead buffer.
+    own: Option<Arc<[u8]>>,
+    prefetch: BlockPrefetch,
+    hints: AccessHints,
 }
 
 /// Blocks read but not entered yet.
@@ -113,13 +121,32 @@ fn first_window(options: &ScanOptions) -> usize {
     first.min(options.read_ahead_bytes)
 }
 
+impl Sequential {
+    /// The state at the start of a scan.
+    #[cold]
+    fn new(options: &ScanOptions) -> Box<Self> {
+        let ahead = ReadAhead { window: first_window(options), ..ReadAhead::default() };
+        Box::new(Self { ahead, ..Self::default() })
+    }
+}
+
 impl Reading {
     #[inline]
     pub(super) fn new(options: ScanOptions, known: Option<Arc<VerifiedBlocks>>) -> Self {
-        let (stats, prefetch, hints) = <(ReadStats, BlockPrefetch, AccessHints)>::default();
-        let ahead = ReadAhead { window: first_window(&options), ..ReadAhead::default() };
-        let (own, value_taken) = (None, AtomicBool::new(false));
-        Self { options, known, stats, ahead, own, value_taken, prefetch, hints, run: 0 }
+        let (stats, value_taken) = (ReadStats::default(), AtomicBool::new(false));
+        Self { options, known, stats, value_taken, run: 0, sequential: None }
+    }
+
+    /// The state of sequential reads, made if there is none.
+    fn sequential(&mut self) -> &mut Sequential {
+        let Self { sequential, options, .. } = self;
+        sequential.get_or_insert_with(|| Sequential::new(options))
+    }
+
+    /// The position of the block in the read-ahead buffer, if it is there.
+    #[inline]
+    fn position_ahead(&self, handle: Handle) -> Option<usize> {
+        self.sequential.as_ref()?.ahead.position(handle)
     }
 
     /// Whether each entry is compared with the previous one.
@@ -131,14 +158,14 @@ impl Reading {
     /// Resets the state of sequential reads after a seek.
     #[inline]
     pub(super) fn restart(&mut self) {
-        if self.run == 0 {
-            // No block was entered since.
-            return;
+        // If it is 0, no block was entered since.
+        if std::mem::take(&mut self.run) > 0
+            && let Some(sequential) = &mut self.sequential
+        {
+            sequential.prefetch.forget();
+            sequential.hints = AccessHints::default();
+            sequential.ahead.window = first_window(&self.options);
         }
-        self.run = 0;
-        self.prefetch.forget();
-        self.hints = AccessHints::default();
-        self.ahead.window = first_window(&self.options);
     }
 
     /// Records that a value of the current block was taken.
@@ -150,21 +177,44 @@ impl Reading {
     /// Prefetches a few more lines of the next block, in each step within the current one.
     #[inline]
     pub(super) fn step(&mut self) {
-        self.prefetch.step();
+        if let Some(sequential) = &mut self.sequential {
+            sequential.prefetch.step();
+        }
     }
 
     /// Prefetches the memory that entering a block and seeking in it would wait for, once what
     /// leads to it is there.
-    pub(super) fn prefetch_wanted(source: &Source, wanted: BlockLocation<'_>) {
+    pub(super) fn prefetch_wanted(source: &Source, index: &IndexTree, leaf: &Index, at: At) {
+        let in_map = || source.raw_in_map(leaf.handle(at.slot)?).ok().flatten();
         // Compressed blocks come from the cache even if the table is mapped.
-        match source.raw_in_map(wanted.handle) {
-            Ok(Some(stored)) => prefetch_columns(stored),
-            _ => wanted.prefetch_block(),
+        match if source.mapped { in_map() } else { None } {
+            Some(stored) => prefetch_columns(stored),
+            None => index.prefetch_block(at),
         }
+    }
+
+    /// As `load`, for one of the first blocks after a seek, if the block is in its slot.
+    #[inline(always)]
+    pub(super) fn take_from_slot(
+        &mut self,
+        source: &Source,
+        wanted: BlockLocation<'_>,
+    ) -> Option<SharedBlock> {
+        let is_short = self.sequential.is_none() && self.run < BLOCKS_BEFORE_READ_AHEAD;
+        if !is_short || !self.options.fill_cache || source.mapped || self.known.is_some() {
+            return None;
+        }
+        let block = source.in_slot(wanted)?;
+        self.run += 1;
+        self.stats.cache_hits += 1;
+        // Nothing else is in its buffer.
+        *self.value_taken.get_mut() = false;
+        Some(block)
     }
 
     /// Returns the `wanted` block, verified now or before. A scan that goes on in this direction
     /// also prefetches the next block and gives access hints.
+    #[inline(never)]
     pub(super) fn load(
         &mut self,
         source: &Source,
@@ -185,7 +235,7 @@ impl Reading {
         let block = if takes_values { self.alone(block) } else { block };
         if self.run >= BLOCKS_BEFORE_PREFETCH && self.options.fill_cache {
             let is_in_map = matches!(block, EnteredBlock::Mapped(_));
-            let is_mapped = is_in_map || self.ahead.position(wanted.handle).is_some();
+            let is_mapped = is_in_map || self.position_ahead(wanted.handle).is_some();
             self.prefetch_next(source, wanted, direction, is_mapped, block.count());
         }
         Ok(block)
@@ -196,7 +246,8 @@ impl Reading {
     fn alone(&mut self, block: EnteredBlock) -> EnteredBlock {
         match block {
             EnteredBlock::Shared(block) if !block.is_alone() => {
-                let buffer = Arc::clone(copy_into(&mut self.own, block.view().payload));
+                let own = &mut self.sequential().own;
+                let buffer = Arc::clone(copy_into(own, block.view().payload));
                 EnteredBlock::Shared(SharedBlock { buffer, start: 0, ..block })
             }
             block => block,
@@ -216,7 +267,9 @@ impl Reading {
             return Ok(None);
         }
         let Some(stored) = source.raw_in_map(handle)? else { return Ok(None) };
-        self.prefetch.forget();
+        if let Some(sequential) = &mut self.sequential {
+            sequential.prefetch.forget();
+        }
         self.hint_for_map(source, handle, direction);
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;
@@ -231,7 +284,8 @@ impl Reading {
     #[inline]
     fn hint_for_map(&mut self, source: &Source, handle: Handle, direction: Direction) {
         if source.mapped && self.run > BLOCKS_BEFORE_HINTS {
-            self.hints.will_read(source, handle.offset..handle.end(), direction);
+            let hints = &mut self.sequential().hints;
+            hints.will_read(source, handle.offset..handle.end(), direction);
         }
     }
 
@@ -245,12 +299,13 @@ impl Reading {
         is_mapped: bool,
         steps: usize,
     ) {
-        let is_new = |next: &BlockLocation<'_>| self.ahead.position(next.handle).is_none();
+        let is_new = |next: &BlockLocation<'_>| self.position_ahead(next.handle).is_none();
         let Some(next) = direction.after(wanted).filter(is_new) else { return };
+        let prefetch = &mut self.sequential().prefetch;
         if is_mapped && let Some(map) = source.map() {
-            self.prefetch.set_bytes(source.in_map(map, next.handle).unwrap_or_default(), steps);
+            prefetch.set_bytes(source.in_map(map, next.handle).unwrap_or_default(), steps);
         } else if let Some(block) = source.in_cache(next) {
-            self.prefetch.set_block(next.handle, block, steps);
+            prefetch.set_block(next.handle, block, steps);
             // Entering the block after that would wait for its reference count and its columns.
             if let Some(later) = direction.after(next) {
                 later.prefetch_block();
@@ -258,22 +313,39 @@ impl Reading {
         }
     }
 
+    #[inline]
     fn fetch(
         &mut self,
         source: &Source,
         wanted: BlockLocation<'_>,
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
+        let is_short = self.sequential.is_none() && self.run <= BLOCKS_BEFORE_READ_AHEAD;
+        if is_short && self.options.fill_cache && !source.mapped {
+            return source.block(wanted, true, &mut self.stats);
+        }
+        self.fetch_next(source, wanted, direction)
+    }
+
+    /// As `fetch`, for a scan that may have the block at hand, or reads ahead.
+    #[inline(never)]
+    fn fetch_next(
+        &mut self,
+        source: &Source,
+        wanted: BlockLocation<'_>,
+        direction: Direction,
+    ) -> Result<SharedBlock, Error> {
         let handle = wanted.handle;
-        if let Some(block) = self.prefetch.take(handle) {
+        let at_hand = self.sequential.as_mut().and_then(|all| all.prefetch.take(handle));
+        if let Some(block) = at_hand {
             self.stats.cache_hits += 1;
             return Ok(block);
         }
-        if self.ahead.position(handle).is_none() {
+        if self.position_ahead(handle).is_none() {
             if self.options.fill_cache {
                 self.hint_for_map(source, handle, direction);
                 if let Some(stored) = source.raw_in_map(handle)? {
-                    self.ahead.copy(stored, handle);
+                    self.sequential().ahead.copy(stored, handle);
                     let block = self.open(source, handle)?;
                     if let Some(known) = &self.known {
                         known.note(wanted.at, wanted.leaf);
@@ -287,11 +359,12 @@ impl Reading {
                     return Ok(block);
                 }
             }
-            let range = window(wanted, self.ahead.window, direction);
-            self.hints.will_read(source, range.clone(), direction);
-            self.ahead.read(source, range)?;
-            self.ahead.window =
-                self.ahead.window.saturating_mul(2).min(self.options.read_ahead_bytes);
+            let most = self.options.read_ahead_bytes;
+            let Sequential { ahead, hints, .. } = self.sequential();
+            let range = window(wanted, ahead.window, direction);
+            hints.will_read(source, range.clone(), direction);
+            ahead.read(source, range)?;
+            ahead.window = ahead.window.saturating_mul(2).min(most);
         }
         self.open(source, handle)
     }
@@ -300,8 +373,9 @@ impl Reading {
     fn open(&mut self, source: &Source, handle: Handle) -> Result<SharedBlock, Error> {
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;
-        let start = self.ahead.position(handle).unwrap_or(0);
-        let buffer = self.ahead.buffer.get_or_insert_with(|| zeroed(0));
+        let ahead = &mut self.sequential().ahead;
+        let start = ahead.position(handle).unwrap_or(0);
+        let buffer = ahead.buffer.get_or_insert_with(|| zeroed(0));
         source.open_block(buffer, start, handle)
     }
 }

@@ -230,8 +230,8 @@ impl IndexTree {
         self.slots.prefetch(at);
     }
 
-    /// Prefetches the memory that taking the block at `at` out of its slot reads, and the first that
-    /// a search reads.
+    /// Prefetches the memory that taking the block at `at` out of its slot reads, and the first
+    /// that a search reads.
     #[inline]
     pub(crate) fn prefetch_block(&self, at: At) {
         self.slots.prefetch_block(at);

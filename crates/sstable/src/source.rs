@@ -235,8 +235,8 @@ impl Source {
         self.in_slot(location).or_else(|| self.search_cache(location))
     }
 
-    /// Like [`Source::in_cache`], but checks only the block's slot. Always inlined: entering a block
-    /// takes fewer instructions by it.
+    /// Like [`Source::in_cache`], but checks only the block's slot. Always inlined: entering a
+    /// block takes fewer instructions by it.
     #[inline(always)]
     pub(crate) fn in_slot(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
         let (block, is_first) = location.block(self.cache.turn())?;

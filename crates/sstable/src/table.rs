@@ -391,8 +391,8 @@ impl Table {
         }
     }
 
-    /// The payload of the mapped data block with these stored bytes, unless it is compressed. Verifies it, unless
-    /// the table verifies once and the block was verified before.
+    /// The payload of the mapped data block with these stored bytes, unless it is compressed.
+    /// Verifies it, unless the table verifies once and the block was verified before.
     #[inline]
     fn look_at<'a>(
         &self,

@@ -218,7 +218,8 @@ impl<'a> Block<'a> {
         self.payload.get(at..at + N)?.first_chunk()
     }
 
-    /// Where the stored part of the key of entry `i` starts and ends, by narrow offsets; not checked.
+    /// Where the stored part of the key of entry `i` starts and ends, by narrow offsets, which are
+    /// not checked.
     #[inline]
     fn narrow_key(&self, i: u32) -> Option<(u32, u32)> {
         let both = u32::from_le_bytes(*self.bytes(self.layout.key_offsets.wrapping_add(2 * i))?);

@@ -18,7 +18,7 @@ use std::ops::Range;
 use trommel_base::{EntryKind, KeyHead, SeqNo};
 
 use super::head::{Head, WORD_BYTES};
-use super::seek::Found;
+use super::seek::SeekResult;
 use super::{Block, Layout, OUTSIDE, StoredKey, TOGETHER};
 use crate::format::{Fault, GROUP_ENTRIES};
 
@@ -52,8 +52,8 @@ pub(crate) struct Position {
     agreeing: usize,
 }
 
-/// Entries that are decoded singly after a seek: most scans end, or leave the table to others, after
-/// a few entries.
+/// Entries that are decoded singly after a seek: most scans end, or leave the table to others,
+/// after a few entries.
 const SINGLES: u8 = 4;
 
 /// A decoded entry, without the bytes of its key after the first ones.
@@ -123,8 +123,8 @@ impl Position {
         self.singles = 0;
     }
 
-    /// The first entry of `block` at or after (`key`, `seqno`); the count if there is none. Does not
-    /// move there.
+    /// The first entry of `block` at or after (`key`, `seqno`); the count if there is none. Does
+    /// not move there.
     #[inline]
     pub(crate) fn find(
         &mut self,
@@ -132,7 +132,7 @@ impl Position {
         key: &[u8],
         seqno: SeqNo,
     ) -> Result<usize, Fault> {
-        let Found { i, group } = block.seek(key, seqno)?;
+        let SeekResult { i, group } = block.seek(key, seqno)?;
         if let Some((group, head)) = group {
             self.set_head(group, head);
         }
@@ -267,7 +267,7 @@ impl Position {
         is_common
     }
 
-    /// Decodes entry `i` alone, if few were since the last seek, and it is common and its key short.
+    /// Decodes entry `i` alone, if few were since the last seek, it is common, and its key is short.
     #[inline(always)]
     fn decode_single(&mut self, block: &Block<'_>, i: usize) -> Option<KeyHead> {
         if self.singles >= SINGLES {

@@ -43,7 +43,7 @@ impl Target<'_> {
 }
 
 /// The result of a search.
-pub(super) struct Found {
+pub(super) struct SeekResult {
     /// The first entry at or after the target; the count if there is none.
     pub(super) i: usize,
     /// The last group whose head is before the target, if that is known, and its head.
@@ -53,18 +53,18 @@ pub(super) struct Found {
 impl Block<'_> {
     /// Searches for the first entry at or after (`key`, `seqno`).
     #[inline]
-    pub(super) fn seek(&self, key: &[u8], seqno: SeqNo) -> Result<Found, Fault> {
+    pub(super) fn seek(&self, key: &[u8], seqno: SeqNo) -> Result<SeekResult, Fault> {
         let target = Target { key, words: first_words(key), seqno };
         match self.seek_by_words(&target) {
             Some(found) => Ok(found),
-            None => Ok(Found { i: self.seek_from(0, key, seqno)?, group: None }),
+            None => Ok(SeekResult { i: self.seek_from(0, key, seqno)?, group: None }),
         }
     }
 
     /// As `seek`, if the heads and the target differ in their first bytes and nothing is uncommon.
     /// Apart from the general search, so that it stays in the processor's registers.
     #[inline(never)]
-    fn seek_by_words(&self, target: &Target<'_>) -> Option<Found> {
+    fn seek_by_words(&self, target: &Target<'_>) -> Option<SeekResult> {
         if self.layout.wide {
             return None;
         }
@@ -82,7 +82,9 @@ impl Block<'_> {
                 high = middle;
             }
         }
-        let Some(group) = low.checked_sub(1) else { return Some(Found { i: 0, group: None }) };
+        let Some(group) = low.checked_sub(1) else {
+            return Some(SeekResult { i: 0, group: None });
+        };
         let (words, len) = last;
         // The bytes before the first one in which the head is smaller than the target.
         let common = (words ^ target.words).leading_zeros() / 8;
@@ -92,7 +94,7 @@ impl Block<'_> {
             None => self.is_before_whole(i, target),
         });
         let group = (group, Head::of_words(words, len as usize));
-        Some(Found { i: found.ok()?, group: Some(group) })
+        Some(SeekResult { i: found.ok()?, group: Some(group) })
     }
 
     /// The first bytes of the key of the head `i` of a group as a number, and its length, if its
@@ -172,8 +174,8 @@ impl Block<'_> {
     }
 
     /// As `is_before_behind`, by the first eight bytes after the prefix that the entry shares with
-    /// the head of its group. `shown` are the first bytes of the target's key. `None` if they do not
-    /// decide.
+    /// the head of its group. `shown` are the first bytes of the target's key. `None` if they do
+    /// not decide.
     #[inline(always)]
     fn is_before_by_word(&self, i: usize, common: u32, shown: &[u8; SHOWN_BYTES]) -> Option<bool> {
         if self.layout.wide {

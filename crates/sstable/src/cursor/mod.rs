@@ -288,7 +288,7 @@ impl TableCursor {
     }
 
     /// Finds the first entry at or after (`key`, `seqno`), enters its block and returns its number;
-    /// `None` if all entries are smaller. If it `lands`, the cursor is already on it if it is valid.
+    /// `None` if all entries are smaller. If it `lands` and is valid, the cursor is already on it.
     #[inline(always)]
     fn find(&mut self, key: &[u8], seqno: SeqNo, lands: bool) -> Result<Option<usize>, Error> {
         self.restart();

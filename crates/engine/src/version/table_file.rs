@@ -189,6 +189,9 @@ impl TableFile {
     pub(crate) fn successor(&self, meta: TableMeta) -> Self {
         let mut next = Self::new(meta);
         next.file = Arc::clone(&self.file);
+        // It has the same entries.
+        next.stays_small = AtomicBool::new(self.stays_small());
+        next.is_rid_of_dead = AtomicBool::new(self.is_rid_of_dead());
         next
     }
 

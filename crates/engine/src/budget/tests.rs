@@ -1,6 +1,7 @@
 //! Built filters return to the budget by themselves, whatever fails.
 
 mod drift;
+mod keyspaces;
 mod limit;
 mod optimum;
 

@@ -31,6 +31,7 @@ impl Engine {
     pub(crate) fn run_flush(&self, frozen: &Arc<LoggedMemtable>) -> Result<()> {
         let start = crate::env::now();
         let purpose = Purpose::of_memtable(FilterReason::Flush, &frozen.memtable);
+        let purpose = self.divided(purpose, &frozen.memtable)?;
         let mut outputs = Outputs::new(self, 0, self.version(), purpose);
         let last_seqno = self.write_memtable(frozen, &mut outputs)?;
         let tables = outputs.finish()?;

@@ -10,14 +10,25 @@ use crate::live_keys::KeyCount;
 use crate::user_filters::FilterReason;
 use crate::version::TableFile;
 
+/// The part of a memtable for keyspaces that set their filters themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MemtableShare {
+    /// Its keys, except for tombstones.
+    pub(crate) keys: u64,
+    /// The memory that its filters will take.
+    pub(crate) bytes: u64,
+}
+
 /// The expected outputs of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct Purpose {
     pub(crate) reason: FilterReason,
-    /// Most keys of all of them together.
+    /// Most keys of all of them together, except in keyspaces that set their filters themselves.
     pub(crate) keys: u64,
     /// Most tombstones among them.
     pub(crate) deletions: u64,
+    /// The other keys of a memtable.
+    pub(crate) own: MemtableShare,
     /// Expected keys of each.
     pub(crate) expected_keys: u64,
     /// The tables that they replace, by number, sorted.
@@ -35,7 +46,8 @@ impl Purpose {
         let is_mostly_deleted = KeyCount::new(keys, deletions).is_mostly_deleted();
         let ends = memtable.ends().filter(|_| is_mostly_deleted);
         let span = ends.map(|[smallest, largest]| KeyBounds { smallest, largest });
-        Self { reason, keys, deletions, expected_keys: keys, inputs: Vec::new(), span }
+        let own = MemtableShare::default();
+        Self { reason, keys, deletions, own, expected_keys: keys, inputs: Vec::new(), span }
     }
 
     /// Expected number of tables.

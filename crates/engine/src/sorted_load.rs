@@ -22,7 +22,7 @@ use crate::levels::LEVELS;
 use crate::limiter::AwaitedWork;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
-use crate::purpose::Purpose;
+use crate::purpose::{MemtableShare, Purpose};
 use crate::space::{Space, is_marked};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
@@ -205,6 +205,7 @@ fn purpose(keys: usize) -> Purpose {
         reason: FilterReason::Load,
         keys,
         deletions: 0,
+        own: MemtableShare::default(),
         expected_keys: keys,
         inputs: Vec::new(),
         span: None,

@@ -25,6 +25,9 @@
 //! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
 //! unusable, the filters that replace it are counted.
 //!
+//! Filters that keyspaces set for themselves count, but are neither chosen nor made smaller here:
+//! their bytes are taken off first, and the other tables share the rest ([`own`]).
+//!
 //! A filter that is too small is not rebuilt just because there is room again: that costs reads
 //! now, to save reads that may never come. Compactions and `rebuild_filters` do it;
 //! [`BudgetReport::tables`] lists what each table should have.
@@ -36,6 +39,7 @@
 //! report.
 
 mod fit;
+mod own;
 mod report;
 mod shape;
 #[cfg(test)]
@@ -51,6 +55,7 @@ use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, rate, to_drop};
 
 pub(crate) use fit::LEAST_GAIN;
+use own::OwnFilters;
 pub(crate) use report::Reads;
 pub use report::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
@@ -115,10 +120,10 @@ impl Engine {
     }
 
     /// What is known of the tree in addition to its tables.
-    fn outlook(&self, version: &Version) -> Outlook {
+    fn outlook(&self, version: &Version, own: OwnFilters) -> Outlook {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);
-        let keys = version.valued_keys();
+        let keys = version.valued_keys().saturating_sub(own.keys);
         if options.compaction.auto_compaction {
             runs = options.compaction.l0_trigger as u64 / 2;
             let bytes: u64 = version.tables().map(|(_, table)| table.file_bytes).sum();
@@ -130,7 +135,7 @@ impl Engine {
         }
         let (filters_last, run_keys) =
             (options.filtering.filters_on_last_level, self.statistics.budget_history.run_keys());
-        Outlook { filters_last, runs, run_keys, keys, full }
+        Outlook { filters_last, runs, run_keys, keys, full, own }
     }
 
     /// The terms for choosing filters of a tree of this shape.
@@ -149,7 +154,8 @@ impl Engine {
         let workload = Workload::new(misses.share)?;
         let filters_last = self.options.load().filtering.filters_on_last_level;
         let solver = Solver::new(budget.rules(shape.last, filters_last));
-        let all = budget.budget().bytes(shape.planned_keys).saturating_add(more);
+        let all = budget.budget().bytes(shape.planned_keys + shape.own.keys).saturating_add(more);
+        let all = all.saturating_sub(shape.own.bytes);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.statistics.budget_history.built_for_planned()) as u64;
@@ -184,10 +190,14 @@ impl Engine {
         if level == 0 {
             self.statistics.budget_history.note_run(purpose.keys);
         }
-        let shape = TreeShape::after(version, level, purpose, self.outlook(version))?;
+        let mut own = self.own_filters(version);
+        own.keys += purpose.own.keys;
+        own.bytes += purpose.own.bytes;
+        let shape = TreeShape::after(version, level, purpose, self.outlook(version, own))?;
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
-        let limit = budget.budget().bytes(shape.keys);
+        let limit = budget.budget().bytes(shape.keys + shape.own.keys);
+        let limit = limit.saturating_sub(shape.own.bytes);
         let built_for_planned = self.statistics.budget_history.built_for_planned();
         let takes = |spec: FilterSpec| {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
@@ -206,7 +216,8 @@ impl Engine {
         }
         let stays = |(_, table): &(usize, &Arc<TableFile>)| !purpose.replaces(table);
         let staying = version.tables().filter(stays).zip(shape.weights(&workload));
-        let held: Vec<Held> = staying.map(|((_, table), w)| held(budget, table, w)).collect();
+        let chosen = staying.filter(|((_, table), _)| !shape.own.has(table));
+        let held: Vec<Held> = chosen.map(|((_, table), w)| held(budget, table, w)).collect();
         // The reads wasted by a choice and by the filters dropped for it.
         let wasted = |spec: FilterSpec| {
             let Some(left) = limit.checked_sub(takes(spec)) else { return f64::INFINITY };
@@ -330,7 +341,8 @@ impl Engine {
         if all <= limit {
             return Excess::default();
         }
-        let shape = TreeShape::of(version, self.outlook(version));
+        let own = self.own_filters(version);
+        let shape = TreeShape::of(version, self.outlook(version, own));
         let Ok((shape, terms)) = shape.and_then(|shape| {
             let terms = self.terms(budget, &shape)?;
             Ok((shape, terms))
@@ -340,10 +352,12 @@ impl Engine {
         let weights = shape.weights(&terms.workload);
         let held = version.tables().zip(weights).map(|((level, table), weight)| {
             let held = held(budget, table, weight);
-            Held { bytes: if counts(level) { held_bytes(table) } else { 0 }, ..held }
+            let is_chosen = counts(level) && !shape.own.has(table);
+            Held { bytes: if is_chosen { held_bytes(table) } else { 0 }, ..held }
         });
         let held: Vec<Held> = held.collect();
         let numbers: Vec<u64> = version.tables().map(|(_, table)| table.number).collect();
+        let limit = limit.saturating_sub(shape.own.bytes);
         let dropped = to_drop(&held, limit);
         let waiting = self.to_fit(version, &terms, &held, &dropped, limit);
         let dropped = dropped.into_iter().filter_map(|nth| numbers.get(nth).copied()).collect();
@@ -359,7 +373,8 @@ impl Engine {
     ) -> Option<Planned> {
         let options = self.options.load();
         let budget = options.filters.budget()?;
-        let shape = TreeShape::of(version, self.outlook(version)).ok()?;
+        let own = self.own_filters(version);
+        let shape = TreeShape::of(version, self.outlook(version, own)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weighted = version.tables().zip(shape.weights(&terms.workload));
         let planned = weighted.filter_map(|((physical, table), weight)| {

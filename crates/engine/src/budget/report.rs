@@ -204,7 +204,8 @@ impl Engine {
             // The limit was set just now, and is not in effect yet.
             return None;
         }
-        let shape = TreeShape::of(version, self.outlook(version)).ok()?;
+        let own = self.own_filters(version);
+        let shape = TreeShape::of(version, self.outlook(version, own)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
         let richer = self.terms_with(budget, &shape, MIB).ok()?;
@@ -231,6 +232,10 @@ impl Engine {
             tables: Vec::new(),
         };
         for (((physical, table), weight), facts) in version.tables().zip(weights).zip(facts) {
+            if shape.own.has(table) {
+                report.space.count(table);
+                continue;
+            }
             let level = logical_level(version, physical).0;
             let price = terms.offer.of(table.number);
             let planned = terms.solver.choose_near(level, table.keys, weight, price);
@@ -243,6 +248,14 @@ impl Engine {
         // Among identical tables some get more than others, and not the same ones in both plans.
         report.value.saved_by_a_mib = report.value.saved_by_a_mib.max(0.0);
         Some(report)
+    }
+}
+
+impl BudgetSpace {
+    fn count(&mut self, table: &TableFile) {
+        if table.keeping() != Keeping::NotInLastLevel {
+            self.built_bytes += table.built_bytes();
+        }
     }
 }
 
@@ -269,9 +282,7 @@ impl BudgetReport {
             reason: DriftReason::AsPlanned,
         };
         let drift = TableDrift { reason: reason(budget, table, facts, &drift), ..drift };
-        if table.keeping() != Keeping::NotInLastLevel {
-            self.space.built_bytes += drift.built_bytes;
-        }
+        self.space.count(table);
         self.value.expected_wasted_reads += weight * built_rate;
         self.value.planned_wasted_reads += weight * planned_rate;
         if is_dropped {

@@ -6,7 +6,8 @@
 //!    and differ, so that the problem does not grow with the number of tables. Tables that are
 //!    mostly deleted are grouped by themselves. Each table of level 0 is solved by itself, if there
 //!    are few.
-//! 3. The inputs of a job are left out, and its outputs put in.
+//! 3. The inputs of a job are left out, and its outputs put in. Tables of keyspaces that set their
+//!    filters themselves are left out, too; their levels count.
 //! 4. Upper levels fill and empty, and their filters take more bits per key than others; these bits
 //!    must not be taken from existing tables. So level 0 is planned half as full as it gets before
 //!    it is compacted, with runs like the last one written, and each level above the last as full
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 
+use super::own::OwnFilters;
 use crate::levels::LEVELS;
 use crate::live_keys::{KeyCount, LiveKeys};
 use crate::purpose::Purpose;
@@ -46,17 +48,19 @@ pub(super) fn held_bytes(table: &TableFile) -> u64 {
 }
 
 /// What is known of a tree in addition to its tables.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Outlook {
     /// Whether the tables of the last level have filters.
     pub(super) filters_last: bool,
     /// Runs of level 0 to plan for, and keys of each.
     pub(super) runs: u64,
     pub(super) run_keys: u64,
-    /// Keys of all tables, except for tombstones.
+    /// Keys of all tables whose filters are chosen, except for tombstones.
     pub(super) keys: u64,
     /// Keys that each physical level above the last may have; 0 if that is not planned for.
     pub(super) full: [u64; LEVELS],
+    /// The tables whose filters are not chosen.
+    pub(super) own: OwnFilters,
 }
 
 /// A tree for the solver, and its relation to the version.
@@ -72,9 +76,12 @@ pub(crate) struct TreeShape {
     pub(super) planned_tables: u64,
     /// Filter memory of the tables that no job replaces, if all were held.
     pub(super) bytes_that_stay: u64,
+    /// The tables that are in the version and not in the tree.
+    pub(super) own: OwnFilters,
     /// The index of the job's tables in the tree, and their level.
     job: Option<(usize, usize)>,
-    /// For each table of the version that stays: its index in the tree, and its reach.
+    /// For each table of the version that stays: its index in the tree, and its reach; a reach of 0
+    /// for one that is not in the tree.
     places: Vec<(usize, f64)>,
 }
 
@@ -111,23 +118,30 @@ impl TreeShape {
         let mut bytes_of_last = 0;
         for (level, run) in version.levels.iter().enumerate() {
             let stays = |table: &&Arc<TableFile>| job.is_none_or(|(_, job)| !job.replaces(table));
-            let run: Vec<_> = run.iter().filter(stays).collect();
+            let all: Vec<_> = run.iter().filter(stays).collect();
+            let run: Vec<_> = all.iter().copied().filter(|table| !outlook.own.has(table)).collect();
             let writes = job.filter(|(to, _)| *to == level).map(|(_, purpose)| purpose);
+            let place = builder.places.len();
+            let has_number = level > 0 && !(all.is_empty() && writes.is_none());
+            number += usize::from(has_number);
             if level == 0 {
-                builder.add_newest(&run, writes, outlook);
+                builder.add_newest(&run, writes, &outlook);
             } else if run.is_empty() && writes.is_none() {
-                // It has no number yet; its filters are those of the next level.
-                builder.add_empty(number + 1, outlook.full[level].min(outlook.most_to_come()));
+                // Without a number yet, its filters are those of the next level.
+                let number = number + usize::from(!has_number);
+                builder.add_empty(number, outlook.full[level].min(outlook.most_to_come()));
             } else {
-                number += 1;
                 builder.add_level(
                     number,
                     &run,
                     writes,
                     (outlook.full[level], outlook.most_to_come()),
                 );
+            }
+            if has_number {
                 bytes_of_last = run.iter().map(|table| held_bytes(table)).sum();
             }
+            builder.spread_places(place, all.iter().map(|table| outlook.own.has(table)));
             let written =
                 writes.map_or((0, 0), |purpose| (purpose.valued_keys(), purpose.tables()));
             keys += run.iter().map(|table| table.valued_keys()).sum::<u64>() + written.0;
@@ -145,6 +159,7 @@ impl TreeShape {
             planned_keys: keys + to_come.keys,
             planned_tables: tables + to_come.tables,
             bytes_that_stay,
+            own: outlook.own,
             job,
             places,
         })
@@ -208,7 +223,7 @@ impl Builder<'_> {
         &mut self,
         tables: &[&Arc<TableFile>],
         writes: Option<&Purpose>,
-        outlook: Outlook,
+        outlook: &Outlook,
     ) {
         let runs = (tables.len() + usize::from(writes.is_some())) as u64;
         let most = outlook.most_to_come() / outlook.run_keys.max(1);
@@ -226,6 +241,14 @@ impl Builder<'_> {
             let group = self.group(&some.iter().copied().zip(reaches).collect::<Vec<_>>());
             self.runs.push(Run { level: 0, tables: vec![group] });
         }
+    }
+
+    /// Adds places for tables of a level that are not in the tree: from place `first` on, there is
+    /// one for each of the others.
+    fn spread_places(&mut self, first: usize, are_out: impl Iterator<Item = bool>) {
+        let mut of_others = self.places.split_off(first).into_iter();
+        let place = |is_out: bool| if is_out { None } else { of_others.next() };
+        self.places.extend(are_out.map(place).map(Option::unwrap_or_default));
     }
 
     fn add_group_to_come(&mut self, level: usize, keys: u64, alike: u64) {
@@ -337,6 +360,7 @@ fn size(keys: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::purpose::MemtableShare;
     use crate::user_filters::FilterReason;
     use crate::version::{FilterMeta, TableMeta};
 
@@ -374,7 +398,8 @@ mod tests {
 
     fn outlook(version: &Version, runs: u64) -> Outlook {
         let full = [0; LEVELS];
-        Outlook { filters_last: true, runs, run_keys: 500, keys: version.valued_keys(), full }
+        let own = OwnFilters::default();
+        Outlook { filters_last: true, runs, run_keys: 500, keys: version.valued_keys(), full, own }
     }
 
     fn merge(version: &Version, inputs: Vec<u64>) -> Purpose {
@@ -382,7 +407,8 @@ mod tests {
             version.tables().filter(|(_, table)| inputs.binary_search(&table.number).is_ok());
         let keys = keys.map(|(_, table)| table.keys).sum();
         let reason = FilterReason::Compaction;
-        Purpose { reason, keys, deletions: 0, expected_keys: 1_000, inputs, span: None }
+        let own = MemtableShare::default();
+        Purpose { reason, keys, deletions: 0, own, expected_keys: 1_000, inputs, span: None }
     }
 
     /// The size of a job's problem does not grow with the tables: runs of level 0, levels, the job.

@@ -32,7 +32,7 @@ use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
-use crate::purpose::Purpose;
+use crate::purpose::{MemtableShare, Purpose};
 use crate::read_mode::ReadMode;
 use crate::shared_merge::{Entries, MergeSlice, Merged, SharedMerge};
 use crate::user_filters::FilterReason;
@@ -275,14 +275,17 @@ impl Engine {
     /// The purpose of the tables that `plan` writes: each gets its share of the inputs' keys.
     pub(crate) fn purpose(&self, plan: &Plan) -> Purpose {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
+        // Those with filters of their own stand for what replaces them.
+        let planned: Vec<_> = plan.tables().filter(|table| !self.has_own_filters(table)).collect();
         let bytes = plan.input_bytes().max(1) as f64;
         let share = (self.options.load().compaction.table_bytes as f64 / bytes).min(1.0);
         let mut inputs: Vec<u64> = plan.tables().map(|table| table.number).collect();
         inputs.sort_unstable();
         Purpose {
             reason: FilterReason::Compaction,
-            keys,
-            deletions: plan.tables().map(|table| table.deletions).sum(),
+            keys: planned.iter().map(|table| table.keys).sum(),
+            deletions: planned.iter().map(|table| table.deletions).sum(),
+            own: MemtableShare::default(),
             expected_keys: (keys as f64 * share) as u64,
             inputs,
             span: KeyBounds::hull(plan.tables()),

@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use trommel_sim::{MemoryVfs, Policy, SimDisk};
 use trommel_vfs::{Access, Layer, ReadFile, Vfs};
 
-use crate::{Db, KeyspaceOptions, MergeOperator, Options};
+use crate::keyspaces::Part;
+use crate::{Db, KeyspaceOptions, MergeOperator, Options, Transaction};
 
 const MARKED: &[u8] = b"\xff\xff\xff\xffkey";
 
@@ -29,7 +30,7 @@ struct WaitingVfs {
 
 #[derive(Debug)]
 struct Gate {
-    reached: Mutex<std::sync::mpsc::Sender<()>>,
+    reached: Mutex<Sender<()>>,
     opened: Mutex<Receiver<()>>,
 }
 
@@ -64,46 +65,84 @@ impl ReadFile for WaitingFile {
     }
 }
 
-/// A transaction that writes a key with the marker is being committed, and reads a table for that:
-/// the first keyspace waits until it is done. Otherwise the key would be written to where the
-/// default keyspace does not have it any more.
+/// A store whose reads can wait, with a transaction that has read from it.
+struct Waiting {
+    db: Db,
+    has_reached: Receiver<()>,
+    open: Sender<()>,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let ((reached, has_reached), (open, opened)) = (channel(), channel());
+        let gate = Gate { reached: Mutex::new(reached), opened: Mutex::new(opened) };
+        let vfs = WaitingVfs { inner: MemoryVfs::new(), gate: Arc::new(gate) };
+        let options = Options::default().vfs(Arc::new(vfs)).background_threads(1);
+        let db = Db::open("db", options.reads(|r| r.cache_bytes(0))).unwrap();
+        db.put("b", "read").unwrap();
+        Self { db, has_reached, open }
+    }
+
+    fn begin(&self) -> Transaction {
+        let transaction = self.db.begin();
+        assert_eq!(transaction.range("a".."c").count(), 1);
+        transaction
+    }
+
+    /// Commits the transaction, and calls `beside` in another thread while the commit reads a table
+    /// before it is written; `beside` must not end before it.
+    fn commit_before(&self, transaction: Transaction, beside: impl FnOnce(&Db) + Send) {
+        let Self { db, has_reached, open } = self;
+        // Newer than the transaction, and in the table that its commit has to read.
+        db.put("d", "not read").unwrap();
+        db.flush().unwrap();
+        // The table is open: only the commit waits, for a block of it.
+        assert!(db.contains_key("d").unwrap());
+        std::thread::scope(|scope| {
+            let commit = scope.spawn(move || {
+                WAITS.set(true);
+                transaction.commit()
+            });
+            has_reached.recv_timeout(Duration::from_secs(60)).expect("the commit reads the table");
+            let (ended, has_ended) = channel();
+            let other = scope.spawn(move || {
+                beside(db);
+                ended.send(()).unwrap();
+            });
+            let early = has_ended.recv_timeout(Duration::from_millis(300));
+            open.send(()).unwrap();
+            commit.join().unwrap().unwrap();
+            other.join().unwrap();
+            assert_eq!(early, Err(RecvTimeoutError::Timeout), "it did not wait");
+        });
+    }
+}
+
+/// A transaction that writes a key with the marker is being committed: the first keyspace waits
+/// until it is done. Otherwise the key would be written to where the default keyspace does not have
+/// it any more.
 #[test]
 fn the_first_keyspace_waits_for_commits_of_keys_with_the_marker() {
-    let ((reached, has_reached), (open, opened)) = (channel(), channel());
-    let gate = Gate { reached: Mutex::new(reached), opened: Mutex::new(opened) };
-    let vfs = WaitingVfs { inner: MemoryVfs::new(), gate: Arc::new(gate) };
-    let options = Options::default().vfs(Arc::new(vfs)).background_threads(1);
-    let db = Db::open("db", options.reads(|r| r.cache_bytes(0))).unwrap();
-    db.put("b", "read").unwrap();
-    let transaction = db.begin();
-    assert_eq!(transaction.range("a".."c").count(), 1);
+    let waiting = Waiting::new();
+    let transaction = waiting.begin();
     transaction.put(MARKED, "written").unwrap();
-    // Newer than the transaction, and in the table that its commit has to read.
-    db.put("d", "not read").unwrap();
-    db.flush().unwrap();
-    // The table is open: only the commit waits, for a block of it.
-    assert!(db.contains_key("d").unwrap());
-    std::thread::scope(|scope| {
-        let commit = scope.spawn(move || {
-            WAITS.set(true);
-            transaction.commit()
-        });
-        has_reached.recv_timeout(Duration::from_secs(60)).expect("the commit reads the table");
-        let (created, is_created) = channel();
-        let create = scope.spawn({
-            let db = db.clone();
-            move || {
-                db.keyspace("first", KeyspaceOptions::new()).unwrap();
-                created.send(()).unwrap();
-            }
-        });
-        let early = is_created.recv_timeout(Duration::from_millis(300));
-        open.send(()).unwrap();
-        commit.join().unwrap().unwrap();
-        create.join().unwrap();
-        assert_eq!(early, Err(RecvTimeoutError::Timeout), "the keyspace did not wait");
+    waiting.commit_before(transaction, |db| {
+        db.keyspace("first", KeyspaceOptions::new()).unwrap();
     });
-    assert_eq!(db.get(MARKED).unwrap().as_deref(), Some(&b"written"[..]));
+    assert_eq!(waiting.db.get(MARKED).unwrap().as_deref(), Some(&b"written"[..]));
+}
+
+/// A transaction that writes to a keyspace is being committed: a drop waits until it is done.
+/// Otherwise the key would be written after the drop, and stay for ever.
+#[test]
+fn a_drop_waits_for_commits_in_its_keyspace() {
+    let waiting = Waiting::new();
+    let doomed = waiting.db.keyspace("doomed", KeyspaceOptions::new()).unwrap();
+    let transaction = waiting.begin();
+    transaction.keyspace(&doomed).unwrap().put("key", "written").unwrap();
+    waiting.commit_before(transaction, |db| assert!(db.drop_keyspace("doomed").unwrap()));
+    let left = waiting.db.handle().range(Part::Whole, doomed.state.space().all(), None);
+    assert_eq!(left.count(), 0);
 }
 
 /// An operator that notes the keys that it is called for.

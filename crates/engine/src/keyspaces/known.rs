@@ -74,6 +74,11 @@ impl KnownKeyspaces {
 }
 
 impl Keyspaces {
+    /// Whether tables of a keyspace have had options of their own.
+    pub(crate) fn has_tables_of_own(&self) -> bool {
+        self.has_tables_of_own.load(Ordering::Acquire)
+    }
+
     /// Notes a keyspace and its options. A merge operator that was given stays.
     pub(crate) fn note(&self, state: &Arc<KeyspaceState>, mut options: KeyspaceOptions) {
         let mut known = write_lock(&self.known);
@@ -133,7 +138,7 @@ impl Keyspaces {
     /// with the same options get the same result.
     pub(crate) fn options_for(&self, physical: &[u8], base: Arc<Options>) -> Arc<Options> {
         let has_prefix = base.filtering.prefix_extractor.is_some();
-        if !has_prefix && !self.has_tables_of_own.load(Ordering::Acquire) {
+        if !has_prefix && !self.has_tables_of_own() {
             return base;
         }
         let Some(id) = id_of(physical).filter(|id| *id > CATALOG_ID) else { return base };

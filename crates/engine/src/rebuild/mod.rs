@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::limiter::AwaitedWork;
 use crate::live_keys::{Filtered, sized_for_live};
 use crate::output::{UserFilterBuild, choose_filters};
-use crate::purpose::Purpose;
+use crate::purpose::{MemtableShare, Purpose};
 use crate::rebuild_queue::{FilterRebuildReport, Rebuild};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
@@ -347,6 +347,7 @@ fn purpose_of(table: &Arc<TableFile>) -> Purpose {
         reason: FilterReason::Rebuild,
         keys: table.keys,
         deletions: table.deletions,
+        own: MemtableShare::default(),
         expected_keys: table.keys,
         inputs: vec![table.number],
         span: KeyBounds::hull([table]),

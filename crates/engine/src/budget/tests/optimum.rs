@@ -25,7 +25,7 @@ use crate::Db;
 use crate::compaction::key_range::KeyBounds;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
-use crate::purpose::Purpose;
+use crate::purpose::{MemtableShare, Purpose};
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{FilterMeta, TableFile, TableMeta, Version};
@@ -220,6 +220,7 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                     reason: FilterReason::Compaction,
                     keys,
                     deletions: 0,
+                    own: MemtableShare::default(),
                     expected_keys: keys.div_ceil(written.len() as u64),
                     inputs,
                     span: KeyBounds::hull(written),

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -20,6 +20,7 @@ const FILES: [&str; 11] = [
     "expiry.toml",
     "transactions.toml",
     "tables.toml",
+    "seeds.toml",
     "memtable.toml",
     "keyspaces.toml",
     "merges.toml",

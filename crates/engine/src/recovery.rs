@@ -446,7 +446,7 @@ fn first_memory(options: &Options) -> StoreMemory {
     StoreMemory {
         blocks,
         shares,
-        arenas: ArenaPool::new(options.arena_limit()),
+        arenas: ArenaPool::with_hash_seed(options.arena_limit(), options.vfs.random_u64()),
         gaps: Gaps::default(),
     }
 }
@@ -493,6 +493,7 @@ pub(crate) fn assemble(
         dir: dir.to_path_buf(),
         vfs: Arc::clone(&options.vfs),
         store_id: recovered.store_id,
+        hash_seed: recovered.state.version.hash_seed.unwrap_or_default(),
         next_file_number: AtomicU64::new(next_file_number),
         tables: first_tables(dir, &options, &memory.blocks, &memory.shares),
         deletion_queue: Arc::new(queue),

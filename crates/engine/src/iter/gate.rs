@@ -34,16 +34,9 @@ use crate::version::Reader;
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
-    /// The configured extractor, and the range's prefix by it.
-    set: Option<(Prefix, RangePrefix)>,
+    /// The configured extractor, and the length of the range's prefix by it.
+    set: Option<(Prefix, usize)>,
     has_skipped: AtomicBool,
-}
-
-/// A prefix to probe filters for: the first bytes of the range's first key.
-#[derive(Debug, Clone, Copy)]
-struct RangePrefix {
-    len: usize,
-    hash: u64,
 }
 
 impl RangeGate {
@@ -51,8 +44,8 @@ impl RangeGate {
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
         let set = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
-                let range_prefix = one_prefix(bounds, &extractor)?;
-                Some((extractor, range_prefix))
+                let len = one_prefix(bounds, &extractor)?;
+                Some((extractor, len))
             }
             None if bounds.from.is_empty() => return None,
             None => None,
@@ -73,14 +66,15 @@ impl RangeGate {
     /// Probes the prefix filter of `table`; `None` if it has none that can be used.
     fn probe(&self, table: &Reader) -> Option<Verdict> {
         table.filters().prefixes_part()?;
-        let (extractor, RangePrefix { len, hash }) = match &self.set {
-            Some((extractor, range_prefix)) => (extractor, *range_prefix),
+        let (extractor, len) = match &self.set {
+            Some((extractor, len)) => (extractor, *len),
             None => {
                 let stored = table.stored_prefix()?;
                 (stored, one_prefix(&self.bounds, stored)?)
             }
         };
         let prefix = self.bounds.from.get(..len)?;
+        let hash = table.hash_seed().hash(prefix);
         let Some(verdict) = table.query_prefix(extractor, prefix, hash) else {
             self.engine.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             return None;
@@ -101,15 +95,16 @@ impl RangeGate {
     }
 }
 
-/// The prefix of all keys within `bounds`, if they share one; step 1 of the module's head.
-fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<RangePrefix> {
+/// The length of the prefix of all keys within `bounds`, if they share one; step 1 of the module's
+/// head.
+fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<usize> {
     let prefix = extractor.believed(&bounds.from)?;
     let inside = match (&bounds.to, Bounds::prefix(prefix).to) {
         (_, None) => true,
         (None, Some(_)) => false,
         (Some(to), Some(end)) => *to <= end,
     };
-    inside.then(|| RangePrefix { len: prefix.len(), hash: trommel_filter::hash(prefix) })
+    inside.then_some(prefix.len())
 }
 
 /// What is known of one table.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
+use trommel_filter::HashSeed;
 
 use crate::batch::MAX_BOUND_BYTES;
 use crate::expiry::TimeMarks;
@@ -57,6 +58,9 @@ pub(crate) const TAG_KEYSPACE_OPERATORS: u64 = 13;
 /// edit: for each its id, its horizon, and since when it expires. Versions without keyspaces that
 /// expire refuse the field.
 pub(crate) const TAG_KEYSPACE_HORIZONS: u64 = 14;
+/// The secret with which the keys of new tables are hashed. A version that does not know it would
+/// find no key in such a table.
+pub(crate) const TAG_HASH_SEED: u64 = 15;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -92,6 +96,8 @@ pub(crate) struct VersionEdit {
     pub(crate) merge_operator: Option<Arc<str>>,
     /// Whether keyspaces may have merge operators of their own from now on.
     pub(crate) keyspace_operators: bool,
+    /// The secret with which the keys of new tables are hashed, which replaces the earlier one.
+    pub(crate) hash_seed: Option<HashSeed>,
 }
 
 /// Why bytes are not an edit.
@@ -154,6 +160,10 @@ impl VersionEdit {
         }
         if self.keyspace_operators {
             put_field(&mut out, TAG_KEYSPACE_OPERATORS, &mut body);
+        }
+        if let Some(seed) = self.hash_seed {
+            put_u64(&mut body, seed.word());
+            put_field(&mut out, TAG_HASH_SEED, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -221,6 +231,9 @@ impl VersionEdit {
                 set_once(&mut self.time_marks, Arc::new(marks))?;
             }
             TAG_KEYSPACE => set_once(&mut self.catalog_salt, field.u64().ok_or(short)?)?,
+            TAG_HASH_SEED => {
+                set_once(&mut self.hash_seed, HashSeed::new(field.u64().ok_or(short)?))?;
+            }
             TAG_MERGE_OPERATOR => {
                 set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
             }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
+use trommel_filter::HashSeed;
 
 use super::edit::{
-    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_KEYSPACE_HORIZONS,
+    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_HASH_SEED, TAG_KEYSPACE, TAG_KEYSPACE_HORIZONS,
     TAG_KEYSPACE_OPERATORS, TAG_LOG_END, TAG_MERGE_OPERATOR, TAG_TIME_MARKS, VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
@@ -74,6 +75,7 @@ fn sample() -> VersionEdit {
         catalog_salt: Some(u64::MAX - 1),
         merge_operator: Some("counter of Ω".into()),
         keyspace_operators: true,
+        hash_seed: Some(HashSeed::new(u64::MAX - 2)),
     }
 }
 
@@ -167,6 +169,22 @@ fn horizons_of_keyspaces_never_go_down() {
     ] {
         assert_eq!(state.apply(&decoded(body).unwrap()).is_ok(), is_fine, "{body:?}");
     }
+}
+
+/// A program that hashes keys without the seed would not find them in tables with one.
+#[test]
+fn a_hash_seed_stays_and_is_no_secret_of_the_manifest_only() {
+    const { assert!(TAG_HASH_SEED < FIRST_OPTIONAL_TAG) };
+    let seeded = VersionEdit { hash_seed: Some(HashSeed::new(7)), ..VersionEdit::default() };
+    assert_eq!(seeded.encode(), field(TAG_HASH_SEED, &7_u64.to_le_bytes()));
+    assert!(!format!("{seeded:?}").contains('7'));
+    for body in [&b""[..], &[1; 7], &[1; 9]] {
+        let decoded = VersionEdit::decode(&field(TAG_HASH_SEED, body));
+        assert!(matches!(decoded, Err(EditError::Damaged(_))), "{decoded:?}");
+    }
+    let state = ManifestState::default().apply(&seeded).unwrap();
+    assert_eq!(state.apply(&VersionEdit::default()).unwrap().snapshot(), state.snapshot());
+    assert_eq!(state.snapshot().hash_seed, seeded.hash_seed);
 }
 
 fn field(tag: u64, body: &[u8]) -> Vec<u8> {

@@ -110,6 +110,7 @@ impl ManifestState {
             catalog_salt: self.version.catalog_salt,
             merge_operator: self.version.merge_operator.clone(),
             keyspace_operators: self.version.has_keyspace_operators,
+            hash_seed: self.version.hash_seed,
         }
     }
 }
@@ -160,6 +161,7 @@ impl Version {
         }
         next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
         next.has_keyspace_operators |= edit.keyspace_operators;
+        next.hash_seed = edit.hash_seed.or(next.hash_seed);
         if let Some(name) = &edit.merge_operator {
             if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
                 return Err(invalid("the merge operator changes"));

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice, first_word};
+use trommel_filter::HashSeed;
 use trommel_sstable::{Answers, ReadStats, Request, Verdict, get_many};
 
 use super::probe::{count_reads, is_decided};
@@ -132,7 +133,7 @@ impl Engine {
             });
         }
         let in_memory = keys.len() - places.len();
-        let mut batch = MultiGet::new(keys, places, found, seqno);
+        let mut batch = MultiGet::new(keys, self.files.hash_seed, places, found, seqno);
         batch.moment = moment.as_ref();
         batch.stops = stops;
         batch.operands = operands;
@@ -243,11 +244,19 @@ impl Engine {
                 Some(table) => table,
                 None => self.files.tables.reader(file)?,
             };
+            // As of `Engine::hash_in`.
+            let is_foreign = table.hash_seed() != self.files.hash_seed;
+            if is_foreign {
+                batch.rehash(keys.clone(), table.hash_seed());
+            }
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
             table.filters().query_many(pending, hashes, &mut batch.scratch.answers);
             let counts_refusals = is_decided(file, false, batch.seqno);
             let table_of_run = TableOfRun { number: nth, table: &table, level, counts_refusals };
             self.take_survivors(&table_of_run, keys.clone(), batch);
+            if is_foreign {
+                batch.rehash(keys.clone(), self.files.hash_seed);
+            }
             *reader = Some(table);
         }
         match batch.scratch.requests.is_empty() {
@@ -371,6 +380,7 @@ impl<'a> MultiGet<'a> {
     /// Searches for the keys at `places`, in order.
     fn new<K: AsRef<[u8]>>(
         keys: &'a [K],
+        seed: HashSeed,
         mut places: Vec<usize>,
         found: Vec<Option<Slice>>,
         seqno: SeqNo,
@@ -383,7 +393,7 @@ impl<'a> MultiGet<'a> {
         places.clear();
         places.extend(order.iter().map(|(_, at)| *at));
         let keys: Vec<&[u8]> = places.iter().map(|at| key(*at)).collect();
-        let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
+        let hashes = keys.iter().map(|key| seed.hash(key)).collect();
         let scratch = Scratch::default();
         let stops = Vec::new();
         Self {
@@ -397,6 +407,14 @@ impl<'a> MultiGet<'a> {
             places,
             any_decided: false,
             scratch,
+        }
+    }
+
+    /// Replaces the hashes of these keys by those with another seed.
+    #[cold]
+    fn rehash(&mut self, at: Range<usize>, seed: HashSeed) {
+        for (hash, key) in self.hashes[at.clone()].iter_mut().zip(&self.keys[at]) {
+            *hash = seed.hash(key);
         }
     }
 

@@ -142,7 +142,7 @@ impl OpenTable {
         let mut was_queried = true;
         for key in ends {
             let Some(prefix) = extractor.believed(key) else { continue };
-            let hash = trommel_filter::hash(prefix);
+            let hash = self.table.hash_seed().hash(prefix);
             let verdict = self.table.filters().query_prefix(prefix, hash, extractor.name());
             if !verdict.maybe {
                 extractor.distrust("it has changed: a table's filter denies its own key");

@@ -20,7 +20,7 @@ pub(crate) struct StoreFiles {
     pub(crate) dir: PathBuf,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) store_id: u64,
-    /// The secret with which the keys of memtables and new tables are hashed, and of most others.
+    /// The secret with which the keys of all tables are hashed.
     pub(crate) hash_seed: HashSeed,
     pub(crate) next_file_number: AtomicU64,
     /// Open tables.

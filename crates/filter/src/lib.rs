@@ -150,7 +150,7 @@ pub use seed::HashSeed;
 pub use size::FilterSize;
 pub use spec::{FilterSpec, ParseSpecError};
 
-/// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the
+/// The hash of a key without a secret: XXH3 with 64 bits and seed 0. It is part of the
 /// format: a filter stored today will be queried with the same hash in later versions.
 ///
 /// ```

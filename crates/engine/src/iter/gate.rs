@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trommel_base::SeqNo;
+use trommel_filter::HashSeed;
 use trommel_sstable::Verdict;
 
 use crate::bounds::{Bounds, SharedBounds};
@@ -34,9 +35,16 @@ use crate::version::Reader;
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
-    /// The configured extractor, and the length of the range's prefix by it.
-    set: Option<(Prefix, usize)>,
+    /// The configured extractor, and the range's prefix by it.
+    set: Option<(Prefix, RangePrefix)>,
     has_skipped: AtomicBool,
+}
+
+/// A prefix to probe filters for: the first bytes of the range's first key.
+#[derive(Debug, Clone, Copy)]
+struct RangePrefix {
+    len: usize,
+    hash: u64,
 }
 
 impl RangeGate {
@@ -44,8 +52,8 @@ impl RangeGate {
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
         let set = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
-                let len = one_prefix(bounds, &extractor)?;
-                Some((extractor, len))
+                let range_prefix = one_prefix(bounds, &extractor, engine.files.hash_seed)?;
+                Some((extractor, range_prefix))
             }
             None if bounds.from.is_empty() => return None,
             None => None,
@@ -66,15 +74,14 @@ impl RangeGate {
     /// Probes the prefix filter of `table`; `None` if it has none that can be used.
     fn probe(&self, table: &Reader) -> Option<Verdict> {
         table.filters().prefixes_part()?;
-        let (extractor, len) = match &self.set {
-            Some((extractor, len)) => (extractor, *len),
+        let (extractor, RangePrefix { len, hash }) = match &self.set {
+            Some((extractor, range_prefix)) => (extractor, *range_prefix),
             None => {
                 let stored = table.stored_prefix()?;
-                (stored, one_prefix(&self.bounds, stored)?)
+                (stored, one_prefix(&self.bounds, stored, self.engine.files.hash_seed)?)
             }
         };
         let prefix = self.bounds.from.get(..len)?;
-        let hash = table.hash_seed().hash(prefix);
         let Some(verdict) = table.query_prefix(extractor, prefix, hash) else {
             self.engine.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             return None;
@@ -95,16 +102,15 @@ impl RangeGate {
     }
 }
 
-/// The length of the prefix of all keys within `bounds`, if they share one; step 1 of the module's
-/// head.
-fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<usize> {
+/// The prefix of all keys within `bounds`, if they share one; step 1 of the module's head.
+fn one_prefix(bounds: &Bounds, extractor: &Prefix, seed: HashSeed) -> Option<RangePrefix> {
     let prefix = extractor.believed(&bounds.from)?;
     let inside = match (&bounds.to, Bounds::prefix(prefix).to) {
         (_, None) => true,
         (None, Some(_)) => false,
         (Some(to), Some(end)) => *to <= end,
     };
-    inside.then_some(prefix.len())
+    inside.then(|| RangePrefix { len: prefix.len(), hash: seed.hash(prefix) })
 }
 
 /// What is known of one table.

@@ -58,8 +58,8 @@ pub(crate) const TAG_KEYSPACE_OPERATORS: u64 = 13;
 /// edit: for each its id, its horizon, and since when it expires. Versions without keyspaces that
 /// expire refuse the field.
 pub(crate) const TAG_KEYSPACE_HORIZONS: u64 = 14;
-/// The secret with which the keys of new tables are hashed. A version that does not know it would
-/// find no key in such a table.
+/// The secret with which the keys of all tables are hashed. A version that does not know it would
+/// find no key in a table.
 pub(crate) const TAG_HASH_SEED: u64 = 15;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
@@ -96,7 +96,7 @@ pub(crate) struct VersionEdit {
     pub(crate) merge_operator: Option<Arc<str>>,
     /// Whether keyspaces may have merge operators of their own from now on.
     pub(crate) keyspace_operators: bool,
-    /// The secret with which the keys of new tables are hashed, which replaces the earlier one.
+    /// The secret with which the keys of all tables are hashed, from before the first table on.
     pub(crate) hash_seed: Option<HashSeed>,
 }
 
@@ -232,7 +232,8 @@ impl VersionEdit {
             }
             TAG_KEYSPACE => set_once(&mut self.catalog_salt, field.u64().ok_or(short)?)?,
             TAG_HASH_SEED => {
-                set_once(&mut self.hash_seed, HashSeed::new(field.u64().ok_or(short)?))?;
+                let seed = field.u64().map(HashSeed::new).filter(|it| *it != HashSeed::NONE);
+                set_once(&mut self.hash_seed, seed.ok_or(short)?)?;
             }
             TAG_MERGE_OPERATOR => {
                 set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;

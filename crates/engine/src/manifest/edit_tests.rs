@@ -178,13 +178,16 @@ fn a_hash_seed_stays_and_is_no_secret_of_the_manifest_only() {
     let seeded = VersionEdit { hash_seed: Some(HashSeed::new(7)), ..VersionEdit::default() };
     assert_eq!(seeded.encode(), field(TAG_HASH_SEED, &7_u64.to_le_bytes()));
     assert!(!format!("{seeded:?}").contains('7'));
-    for body in [&b""[..], &[1; 7], &[1; 9]] {
+    for body in [&b""[..], &[1; 7], &[1; 9], &[0; 8]] {
         let decoded = VersionEdit::decode(&field(TAG_HASH_SEED, body));
         assert!(matches!(decoded, Err(EditError::Damaged(_))), "{decoded:?}");
     }
     let state = ManifestState::default().apply(&seeded).unwrap();
     assert_eq!(state.apply(&VersionEdit::default()).unwrap().snapshot(), state.snapshot());
     assert_eq!(state.snapshot().hash_seed, seeded.hash_seed);
+    assert!(state.apply(&seeded).is_ok());
+    let other = VersionEdit { hash_seed: Some(HashSeed::new(8)), ..VersionEdit::default() };
+    assert!(state.apply(&other).is_err());
 }
 
 fn field(tag: u64, body: &[u8]) -> Vec<u8> {

@@ -161,7 +161,12 @@ impl Version {
         }
         next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
         next.has_keyspace_operators |= edit.keyspace_operators;
-        next.hash_seed = edit.hash_seed.or(next.hash_seed);
+        if let Some(seed) = edit.hash_seed {
+            if next.hash_seed.is_some_and(|recorded| recorded != seed) {
+                return Err(invalid("the hash seed changes"));
+            }
+            next.hash_seed = Some(seed);
+        }
         if let Some(name) = &edit.merge_operator {
             if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
                 return Err(invalid("the merge operator changes"));

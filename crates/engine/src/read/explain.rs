@@ -206,8 +206,7 @@ impl Explaining<'_> {
     fn search_table(&mut self, fence: &Fence) -> Result<bool> {
         let start = env::now();
         let table = self.engine.files.tables.reader(&fence.file)?;
-        let hash = self.engine.hash_in(&table, self.key, self.hash);
-        let mut verdict = table.filters().query(self.key, hash);
+        let mut verdict = table.filters().query(self.key, self.hash);
         let is_of_prefixes = verdict == Verdict::UNFILTERED;
         if is_of_prefixes {
             verdict = self.engine.probe_prefix(&table, self.key);
@@ -215,7 +214,7 @@ impl Explaining<'_> {
         let mut reads = ReadStats::default();
         let (mut found, mut next) = (Vec::new(), Some(self.seqno).filter(|_| verdict.maybe));
         while let Some(seqno) = next {
-            let version = table.look_up(self.key, hash, seqno, Wants::Value, &mut reads)?;
+            let version = table.look_up(self.key, self.hash, seqno, Wants::Value, &mut reads)?;
             let Some(version) = version else { break };
             let is_operand = version.kind == EntryKind::Merge;
             next = version.seqno.checked_sub(1).filter(|_| is_operand);

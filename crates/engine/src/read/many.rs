@@ -244,19 +244,11 @@ impl Engine {
                 Some(table) => table,
                 None => self.files.tables.reader(file)?,
             };
-            // As of `Engine::hash_in`.
-            let is_foreign = table.hash_seed() != self.files.hash_seed;
-            if is_foreign {
-                batch.rehash(keys.clone(), table.hash_seed());
-            }
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
             table.filters().query_many(pending, hashes, &mut batch.scratch.answers);
             let counts_refusals = is_decided(file, false, batch.seqno);
             let table_of_run = TableOfRun { number: nth, table: &table, level, counts_refusals };
             self.take_survivors(&table_of_run, keys.clone(), batch);
-            if is_foreign {
-                batch.rehash(keys.clone(), self.files.hash_seed);
-            }
             *reader = Some(table);
         }
         match batch.scratch.requests.is_empty() {
@@ -407,14 +399,6 @@ impl<'a> MultiGet<'a> {
             places,
             any_decided: false,
             scratch,
-        }
-    }
-
-    /// Replaces the hashes of these keys by those with another seed.
-    #[cold]
-    fn rehash(&mut self, at: Range<usize>, seed: HashSeed) {
-        for (hash, key) in self.hashes[at.clone()].iter_mut().zip(&self.keys[at]) {
-            *hash = seed.hash(key);
         }
     }
 

@@ -172,7 +172,7 @@ impl Engine {
     ) -> Result<bool> {
         let Fence { file, level, .. } = fence;
         let table = self.files.tables.reader(file)?;
-        let mut verdict = table.filters().query(key, self.hash_in(&table, key, hash));
+        let mut verdict = table.filters().query(key, hash);
         if verdict == Verdict::UNFILTERED {
             verdict = self.probe_prefix(&table, key);
         }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use trommel_base::SeqNo;
-use trommel_filter::HashSeed;
 use trommel_sstable::FilterLabel;
-use trommel_sstable::{Found, ReadStats, Table, Verdict, Wants};
+use trommel_sstable::{Found, ReadStats, Verdict, Wants};
 
 use crate::counters::Shard;
 use crate::engine::Engine;
@@ -84,14 +83,13 @@ impl<'a> Lookup<'a> {
         found: &mut Option<Found>,
     ) -> Result<()> {
         let table = self.engine.files.tables.reader(&fence.file)?;
-        let hash = self.engine.hash_in(&table, self.key, self.hash);
-        let verdict = table.filters().query(self.key, hash);
+        let verdict = table.filters().query(self.key, self.hash);
         table.filters().note_lines(fence.lines());
         if !verdict.maybe {
             self.refuse(fence, verdict, tally);
             return Ok(());
         }
-        *found = self.look_up(fence, &table, hash, verdict, tally)?;
+        *found = self.look_up(fence, &table, verdict, tally)?;
         Ok(())
     }
 
@@ -110,7 +108,6 @@ impl<'a> Lookup<'a> {
         &self,
         fence: &Fence,
         table: &Reader,
-        hash: u64,
         mut verdict: Verdict,
         tally: &mut Tally,
     ) -> Result<Option<Found>> {
@@ -123,7 +120,7 @@ impl<'a> Lookup<'a> {
                 return Ok(None);
             }
         }
-        let found = table.look_up(self.key, hash, self.seqno, self.wants, &mut tally.reads)?;
+        let found = table.look_up(self.key, self.hash, self.seqno, self.wants, &mut tally.reads)?;
         if found.is_some() {
             tally.hit = Some((*level, verdict.kind));
         } else if is_decided(file, false, self.seqno) {
@@ -224,19 +221,11 @@ impl Engine {
             return Verdict::UNFILTERED;
         };
         let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };
-        let verdict = table.query_prefix(extractor, prefix, table.hash_seed().hash(prefix));
+        let verdict = table.query_prefix(extractor, prefix, self.files.hash_seed.hash(prefix));
         verdict.unwrap_or_else(|| {
             self.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             Verdict::UNFILTERED
         })
-    }
-
-    /// The hash of `key` in `table`, if `hash` is that with the seed of the store. The seed of a
-    /// table differs if an earlier version wrote it, or if a crash lost the store's first manifest.
-    #[inline(always)]
-    pub(crate) fn hash_in(&self, table: &Table, key: &[u8], hash: u64) -> u64 {
-        let seed = table.hash_seed();
-        if seed == self.files.hash_seed { hash } else { rehash(seed, key) }
     }
 
     /// The options of the key's keyspace, if it is a named one.
@@ -258,11 +247,6 @@ impl Engine {
             shard.filter(level, verdict.kind).count_maybe(found, verdict.expected);
         });
     }
-}
-
-#[cold]
-fn rehash(seed: HashSeed, key: &[u8]) -> u64 {
-    seed.hash(key)
 }
 
 /// Counts what lookups read.

@@ -1,87 +1,84 @@
-//! Tables whose keys are hashed with another seed than the store's: written by a version without
-//! seeds, or brought here.
+//! The hash seed of a store, and tables with another.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use trommel_filter::HashSeed;
 use trommel_sim::MemoryVfs;
+use trommel_vfs::{Layer, Vfs};
 
 use crate::manifest::edit::VersionEdit;
-use crate::{Db, Options, Prefix, RebuildOptions};
+use crate::{Db, Error, Options, RepairOptions};
 
-fn options(vfs: &Arc<MemoryVfs>, filters: &str) -> Options {
-    let prefixes = filters.ends_with("16");
-    Options::default()
-        .vfs(Arc::<MemoryVfs>::clone(vfs))
-        .background_threads(0)
-        .filters(filters.parse().unwrap())
-        .filtering(|f| f.prefix_extractor(prefixes.then(|| Prefix::fixed(3))))
+/// A file system whose new stores have no seed, as those of earlier versions.
+#[derive(Debug)]
+struct Seedless(MemoryVfs);
+
+impl Layer for Seedless {
+    fn below(&self) -> &dyn Vfs {
+        &self.0
+    }
+
+    fn random_u64(&self) -> u64 {
+        0
+    }
 }
 
-fn key(n: usize) -> String {
-    format!("{:03}/{}", n % 100, n / 100)
+const KEYS: u32 = 1000;
+
+fn options(vfs: impl Vfs + 'static) -> Options {
+    Options::default().vfs(Arc::new(vfs)).background_threads(0)
 }
 
-/// Replaces the seed of the store, and opens it again.
-fn reopened_with(db: Db, options: Options, seed: HashSeed) -> Db {
-    let edit = VersionEdit { hash_seed: Some(seed), ..VersionEdit::default() };
-    db.engine().install(edit, None, None).unwrap();
-    db.close().unwrap();
-    let db = Db::open("db", options).unwrap();
-    assert_eq!(db.engine().files.hash_seed, seed);
+/// A store without a seed, and with one table.
+fn seedless(vfs: &MemoryVfs) -> Db {
+    let db = Db::open("db", options(Seedless(vfs.clone()))).unwrap();
+    (0..KEYS).for_each(|n| _ = db.put(n.to_le_bytes(), "").unwrap());
+    db.flush().unwrap();
     db
 }
 
-/// Every key is found, and no absent one; filters answer as well as ever.
-fn check(db: &Db, keys: usize) {
-    for n in 0..keys {
-        assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(key(n).as_bytes()));
-    }
-    let all: Vec<String> = (0..2 * keys).map(key).collect();
-    let many = db.multi_get(&all).unwrap();
-    assert!(many.iter().take(keys).all(Option::is_some));
-    assert!(many.iter().skip(keys).all(Option::is_none));
-    assert_eq!(db.prefix("042").count(), keys / 100);
-    assert_eq!(db.prefix("1000").count(), 0);
-    let absent = (keys..2 * keys).filter(|n| db.contains_key(key(*n)).unwrap()).count();
-    assert_eq!(absent, 0);
-    for row in db.filter_report().levels {
-        let rate = row.counts.false_positives as f64 / row.counts.negatives.max(1) as f64;
-        assert!(rate < 0.05, "{rate} of absent keys passed");
-    }
+fn seeds_of_tables(db: &Db) -> Vec<HashSeed> {
+    let version = db.engine().version();
+    let readers = version.tables().map(|(_, file)| db.engine().files.tables.reader(file).unwrap());
+    readers.map(|table| table.hash_seed()).collect()
 }
 
+/// A version without seeds can go on reading it.
 #[test]
-fn tables_with_different_seeds_are_read_and_merged() {
-    for filters in ["blocked:10", "paired:16", "fuse:10", "ribbon:10", "standard:10"] {
-        let vfs = Arc::new(MemoryVfs::new());
-        let options = || options(&vfs, filters);
-        let mut db = Db::open("db", options()).unwrap();
-        for (nth, seed) in [HashSeed::new(1), HashSeed::NONE, HashSeed::new(2)].iter().enumerate() {
-            db = reopened_with(db, options(), *seed);
-            (nth * 1000..(nth + 1) * 1000).for_each(|n| _ = db.put(key(n), key(n)).unwrap());
-            db.flush().unwrap();
-            check(&db, (nth + 1) * 1000);
-        }
-        let seeds = |db: &Db| {
-            let version = db.engine().version();
-            let tables = version.tables().map(|(_, file)| file.open_reader().unwrap());
-            tables.map(|open| open.table().hash_seed()).collect::<Vec<_>>()
-        };
-        assert_eq!(seeds(&db), [HashSeed::new(2), HashSeed::NONE, HashSeed::new(1)]);
-        db.close().unwrap();
-        let db = Db::open("db", options().filters("paired:14".parse().unwrap())).unwrap();
-        let rebuilt = db.rebuild_filters(&RebuildOptions::default()).unwrap();
-        assert_eq!((rebuilt.rebuilt, rebuilt.failed), (3, 0), "{rebuilt:?}");
-        check(&db, 3000);
-        assert_eq!(db.verify().unwrap().keys, 3000);
-        let follower = Db::open_follower("db", options()).unwrap();
-        assert_eq!(follower.get(key(1)).unwrap().as_deref(), Some(key(1).as_bytes()));
-        db.compact_range(..).unwrap();
-        check(&db, 3000);
-        assert_eq!(seeds(&db), [HashSeed::new(2)]);
-        db.close().unwrap();
+fn a_store_without_a_seed_stays_without() {
+    let vfs = MemoryVfs::new();
+    seedless(&vfs).close().unwrap();
+    let db = Db::open("db", options(vfs)).unwrap();
+    db.put("new", "").unwrap();
+    db.flush().unwrap();
+    assert_eq!(seeds_of_tables(&db), [HashSeed::NONE; 2]);
+    db.compact_range(..).unwrap();
+    assert_eq!(seeds_of_tables(&db), [HashSeed::NONE]);
+    assert!((0..KEYS).all(|n| db.contains_key(n.to_le_bytes()).unwrap()));
+    assert_eq!(db.engine().version().hash_seed, None);
+}
+
+/// Its filters and tags would deny keys that it has. A repair reads no hashes.
+#[test]
+fn a_table_with_another_seed_is_refused_and_can_be_repaired() {
+    let vfs = MemoryVfs::new();
+    let db = seedless(&vfs);
+    let edit = VersionEdit { hash_seed: Some(HashSeed::new(7)), ..VersionEdit::default() };
+    db.engine().install(edit, None, None).unwrap();
+    db.close().unwrap();
+    let db = Db::open("db", options(vfs.clone())).unwrap();
+    for n in 0..KEYS {
+        assert!(matches!(db.get(n.to_le_bytes()), Err(Error::Corruption(_))));
     }
+    assert!(matches!(db.multi_get(&[KEYS.to_le_bytes()]), Err(Error::Corruption(_))));
+    db.close().unwrap();
+    let repaired = Path::new("repaired");
+    let report =
+        Db::repair("db", repaired, options(vfs.clone()), RepairOptions::default()).unwrap();
+    assert_eq!(report.saved.entries, u64::from(KEYS));
+    let db = Db::open(repaired, options(vfs)).unwrap();
+    assert!((0..KEYS).all(|n| db.contains_key(n.to_le_bytes()).unwrap()));
 }
 
 /// A new store on disk has a seed that differs from that of any other, keeps it, and shows it

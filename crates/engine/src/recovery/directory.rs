@@ -166,7 +166,8 @@ pub(super) fn new_store(
     may_become_store(vfs, dir, listing, options)?;
     let used = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
     let next_file_number = used.map(Numbered::number).max().map_or(1, |number| number + 1);
-    let hash_seed = Some(HashSeed::new(vfs.random_u64()));
+    let seed = HashSeed::new(vfs.random_u64());
+    let hash_seed = Some(seed).filter(|seed| *seed != HashSeed::NONE);
     let version = Version { hash_seed, ..Version::default() };
     Ok(Recovered {
         state: ManifestState { next_file_number, version, ..ManifestState::default() },

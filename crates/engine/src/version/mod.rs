@@ -51,8 +51,8 @@ pub(crate) struct Version {
     pub(crate) merge_operator: Option<Arc<str>>,
     /// Whether there may be operands of merge operators that keyspaces have of their own.
     pub(crate) has_keyspace_operators: bool,
-    /// The secret with which the keys of new tables are hashed; `None` in a store that no version
-    /// with such secrets has written to.
+    /// The secret with which the keys of all tables are hashed; `None` in a store that was created
+    /// by a version without such secrets.
     pub(crate) hash_seed: Option<HashSeed>,
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 12] = [
+const FILES: [&str; 11] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -20,7 +20,6 @@ const FILES: [&str; 12] = [
     "expiry.toml",
     "transactions.toml",
     "tables.toml",
-    "seeds.toml",
     "memtable.toml",
     "keyspaces.toml",
     "merges.toml",

@@ -163,7 +163,7 @@ pub trait Vfs: Debug + Send + Sync {
     /// secret as the hashes of the standard library's maps.
     ///
     /// A file system that returns the same word each time makes runs repeat exactly, and the hashes
-    /// of its stores public.
+    /// of its stores public. With 0, stores have no seed.
     fn random_u64(&self) -> u64 {
         RandomState::new().build_hasher().finish()
     }

@@ -248,6 +248,10 @@ impl Vfs for Process {
         self.disk.unix_millis()
     }
 
+    fn random_u64(&self) -> u64 {
+        self.disk.random_u64()
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.pass_gate(is(path, "sst") || is(path, "flt"));
         let file = self.call(|| self.disk.create(path))?;

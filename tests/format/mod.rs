@@ -16,6 +16,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use trommel::filter::HashSeed;
 use trommel::inspect::{EntryKind, ListedTable, Log, Manifest, Table};
 use trommel::vfs::Vfs;
 use trommel::{Compression, Db, Merge, Options, WriteBatch};
@@ -25,7 +26,7 @@ use crate::exam::leave;
 use crate::stores::{DIR, Ending, Image, Store, build, image_of, vfs_of};
 
 /// The stores: filters, compression, and final state.
-const STORES: [(&str, Compression, Ending); 11] = [
+const STORES: [(&str, Compression, Ending); 13] = [
     ("none", Compression::None, Ending::Closed),
     ("none", Compression::Lz4, Ending::Killed),
     ("standard:10", Compression::Lz4, Ending::Closed),
@@ -40,7 +41,13 @@ const STORES: [(&str, Compression, Ending); 11] = [
     // were applied, and in one log or two.
     ("paired:16", Compression::Lz4, Ending::Killed),
     ("blocked:10", Compression::None, Ending::TwoLogs),
+    // With hash seeds, and sidecars.
+    ("ribbon:12", Compression::Lz4, Ending::Killed),
+    ("fuse:12", Compression::Lz4, Ending::TwoLogs),
 ];
+
+/// The first stores with a hash seed. They have sidecars, too.
+const WITH_SEEDS: [&str; 2] = ["v1-killed-ribbon-lz4", "v1-twologs-fuse-lz4"];
 
 /// The first stores with range tombstones, by their number of logs. They have sidecars, too.
 const WITH_RANGES: [&str; 2] = ["v1-killed-paired-lz4", "v1-twologs-blocked-none"];
@@ -155,6 +162,21 @@ fn check(db: &Db, expected: &str, name: &str, has_old_filters: bool) {
     assert_eq!(!db.stats().filters.unusable.is_empty(), has_old_filters, "{name}");
 }
 
+/// A store with a seed keeps it, in the manifest and in all tables, and one without stays without.
+fn check_seed(db: &Db, is_seeded: bool, name: &str) {
+    let contents = Manifest::in_force(&**db.vfs(), db.dir()).and_then(|it| it.info());
+    let contents = contents.unwrap_or_else(|error| panic!("{name}: {error}")).contents;
+    assert_eq!(contents.has_hash_seed, is_seeded, "{name}");
+    let mut seeds = contents.tables.iter().map(|table| {
+        let path = db.dir().join(format!("{:06}.sst", table.meta.number));
+        let info = Table::open(&**db.vfs(), &path).and_then(|table| table.info());
+        info.unwrap_or_else(|error| panic!("{name}: {error}")).properties.hash_seed
+    });
+    let first = seeds.next().expect("a table");
+    assert_eq!(first != HashSeed::NONE, is_seeded, "{name}");
+    assert!(seeds.all(|seed| seed == first), "{name}");
+}
+
 /// The keys of golden stores are plain text.
 fn unescape(text: &str) -> Vec<u8> {
     assert!(!text.contains('\\'), "{text}");
@@ -173,7 +195,8 @@ fn golden_stores_open_forever() {
         let expected = std::fs::read_to_string(path.with_extension("txt")).expect("its contents");
         let image = read(&path);
         let sidecars = image.keys().filter(|file| file.ends_with(".flt")).count() as u64;
-        let has_sidecars = name.contains("ribbon") || WITH_RANGES.contains(&&*name);
+        let has_sidecars = [&WITH_RANGES, &WITH_SEEDS].iter().any(|names| names.contains(&&*name));
+        let has_sidecars = has_sidecars || name.contains("ribbon");
         assert_eq!(sidecars > 0, has_sidecars, "{name}");
         for read_only in [true, false] {
             let vfs = vfs_of(&image);
@@ -189,9 +212,11 @@ fn golden_stores_open_forever() {
             if read_only {
                 assert_eq!(db.verify().map_or(0, |it| it.sidecars), sidecars, "{name}");
             }
+            check_seed(&db, WITH_SEEDS.contains(&&*name), &name);
             if !read_only {
                 db.compact_all().unwrap_or_else(|error| panic!("{name}: {error}"));
                 check(&db, &expected, &name, false);
+                check_seed(&db, WITH_SEEDS.contains(&&*name), &name);
             }
             db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
         }

@@ -44,6 +44,7 @@
     reason = "all of it is tests: they fail by panics and print how to play them again"
 )]
 
+mod adversary;
 mod budget;
 mod compaction_filter;
 mod config;

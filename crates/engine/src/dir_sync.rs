@@ -138,6 +138,10 @@ impl Vfs for DirSync {
         self.vfs.unix_millis()
     }
 
+    fn random_u64(&self) -> u64 {
+        self.vfs.random_u64()
+    }
+
     fn working_dir(&self) -> Option<PathBuf> {
         self.anchor.as_ref().and_then(|_| self.vfs.working_dir())
     }

@@ -105,7 +105,7 @@ impl KeyspaceRow {
                 let random: Vec<u8> =
                     (0..RANDOM_BYTES / 8).flat_map(|_| env::random_u64().to_le_bytes()).collect();
                 let key = self.space.key(&random);
-                let verdict = filters.query(&key, trommel_filter::hash(&key));
+                let verdict = filters.query(&key, filters.hash_seed().hash(&key));
                 self.stats.probes += 1;
                 self.stats.false_positives += u64::from(verdict.maybe);
             }

@@ -341,6 +341,7 @@ fn begin_table(
         block_align: options.reads.block_align,
         compression: options.compression,
         filters,
+        hash_seed: engine.files.hash_seed,
         ..TableOptions::new(table_id)
     };
     let file = Box::new(LimitedFile::new(file, &engine.background.limiter, purpose.reason));

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
+use trommel_filter::HashSeed;
 use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
@@ -446,7 +447,7 @@ fn first_memory(options: &Options) -> StoreMemory {
     StoreMemory {
         blocks,
         shares,
-        arenas: ArenaPool::new(options.arena_limit()),
+        arenas: ArenaPool::with_hash_seed(options.arena_limit(), options.vfs.random_u64()),
         gaps: Gaps::default(),
     }
 }
@@ -457,6 +458,7 @@ fn first_tables(
     options: &Options,
     blocks: &Arc<BlockCache>,
     memory: &Arc<MemoryShares>,
+    hash_seed: HashSeed,
 ) -> Arc<TableCache> {
     let tables = TableCache::new(
         dir.to_path_buf(),
@@ -468,7 +470,7 @@ fn first_tables(
         options.filtering.user_filters.clone(),
     );
     let shared = options.environment.as_ref().map(Environment::files);
-    let tables = Arc::new(tables.sharing(shared.map(Arc::clone)));
+    let tables = Arc::new(tables.of_seed(hash_seed).sharing(shared.map(Arc::clone)));
     if let Some(files) = shared {
         files.add(&tables);
     }
@@ -489,12 +491,14 @@ pub(crate) fn assemble(
     let next_file_number = recovered.state.next_file_number;
     let queue = DeletionQueue::new(Arc::clone(&options.vfs), next_file_number, lock);
     let memory = first_memory(&options);
+    let hash_seed = recovered.state.version.hash_seed.unwrap_or_default();
     let files = StoreFiles {
         dir: dir.to_path_buf(),
         vfs: Arc::clone(&options.vfs),
         store_id: recovered.store_id,
+        hash_seed,
         next_file_number: AtomicU64::new(next_file_number),
-        tables: first_tables(dir, &options, &memory.blocks, &memory.shares),
+        tables: first_tables(dir, &options, &memory.blocks, &memory.shares, hash_seed),
         deletion_queue: Arc::new(queue),
         manifest: Mutex::default(),
         log_ends: recovered.state.log_ends.clone(),

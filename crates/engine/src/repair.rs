@@ -37,7 +37,7 @@ use crate::error::{Error, Result};
 use crate::expiry::{Expiry, Horizons};
 use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{OperatorsEdit, VersionEdit};
 use crate::names::{self, Numbered};
 use crate::options::{Options, WriteOptions};
 use crate::ranges::{RangeSet, Readers};
@@ -534,7 +534,7 @@ impl NewStore {
         if let Some(CatalogLeft { salt, entries, has_operators }) = left {
             let edit = VersionEdit {
                 catalog_salt: Some(salt),
-                keyspace_operators: has_operators,
+                operators: OperatorsEdit::of_keyspaces(has_operators),
                 ..VersionEdit::default()
             };
             self.db.engine().install(edit, None, None)?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use trommel_filter::HashSeed;
 use trommel_vfs::Vfs;
 
 use crate::files::deletion_queue::DeletionQueue;
@@ -19,6 +20,8 @@ pub(crate) struct StoreFiles {
     pub(crate) dir: PathBuf,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) store_id: u64,
+    /// The secret with which the keys of all tables are hashed.
+    pub(crate) hash_seed: HashSeed,
     pub(crate) next_file_number: AtomicU64,
     /// Open tables.
     pub(crate) tables: Arc<TableCache>,

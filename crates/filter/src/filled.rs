@@ -1,6 +1,6 @@
 //! The false positive rate of a filter that sets bits, computed from its set bits.
 //!
-//! The theoretical rate is that of random keys. Keys can be chosen, since the hash has no secret:
+//! The theoretical rate is that of random keys. Keys can be chosen if their hashes have no secret:
 //! all may fall in a few blocks, which then answer yes to everything, or no two may share a bit.
 //! The filter of such keys states the rate that its own bits have for random absent keys:
 //! 1. A block with `x` of `m` bits set passes a key with `k` probes in it with probability

@@ -39,7 +39,7 @@
 //! (1.23 for ten thousand keys, 1.13 for a million) and get the same rate, from more bits.
 //!
 //! # Bounds
-//! The hash has no secret, so an adversary can choose keys that cannot be separated. The work to
+//! An adversary who can compute the hash can choose keys that cannot be separated. The work to
 //! build is bounded for any keys:
 //! 1. A shard whose keys exceed its share by eight standard deviations is not attempted.
 //! 2. A shard has [`SHARD_ATTEMPTS`] attempts, and all shards of a filter share [`MEAN_ATTEMPTS`]

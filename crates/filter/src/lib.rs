@@ -89,8 +89,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The hash has no secret: an adversary who chooses keys can choose false positives. That costs
+//! [`hash`] has no secret: an adversary who chooses keys can choose false positives. That costs
 //! time, but never causes a wrong answer from a store that checks the file after a "maybe".
+//! [`HashSeed`] hashes with a secret, which the program stores beside the filter.
 //! Building also stays linear in time: if a ribbon or a fuse filter cannot be built from the keys
 //! within its bounds, they become a standard filter, and the filter states that kind
 //! ([`Filter::peek_kind`]).
@@ -132,6 +133,7 @@ mod plan;
 #[cfg(test)]
 mod rate_tests;
 mod ribbon;
+mod seed;
 mod size;
 mod spec;
 mod standard;
@@ -144,10 +146,11 @@ pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
 pub use kind::FilterKind;
 pub use lines::FilterLines;
+pub use seed::HashSeed;
 pub use size::FilterSize;
 pub use spec::{FilterSpec, ParseSpecError};
 
-/// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the
+/// The hash of a key without a secret: XXH3 with 64 bits and seed 0. It is part of the
 /// format: a filter stored today will be queried with the same hash in later versions.
 ///
 /// ```

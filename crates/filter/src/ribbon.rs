@@ -39,7 +39,7 @@
 //! 1.008, one of five.
 //!
 //! # Bounds
-//! The hash has no secret, so an adversary can choose keys whose equations have no solution, or
+//! An adversary who can compute the hash can choose keys whose equations have no solution, or
 //! that all fall in one shard. The work to build is bounded for any keys:
 //! 1. A shard whose keys exceed its share by eight standard deviations is not attempted: the
 //!    probability of one is 10^-15.

@@ -12,6 +12,7 @@ use trommel::{Db, LookupTrace, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::{Error, StoreError};
 use crate::record::{Product, State};
+use crate::repeatable_disk::RepeatableDisk;
 use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, Visit};
 use crate::units;
 
@@ -277,13 +278,15 @@ struct Traced {
 }
 
 impl EngineOpener {
-    /// Stores in `dir`, opened with `options`; `settings` describe the options in results.
+    /// Stores in `dir` on the [`RepeatableDisk`], opened with `options`; `settings` describe the
+    /// options in results.
     pub fn new(
         dir: impl Into<PathBuf>,
         options: Options,
         settings: Vec<(&'static str, String)>,
     ) -> Self {
         let (dir, owns_content) = (dir.into(), AtomicBool::new(false));
+        let options = options.vfs(Arc::new(RepeatableDisk));
         Self { dir, options, settings, owns_content, trace: None }
     }
 

@@ -175,6 +175,8 @@ impl Drop for Chunk {
 /// them while all chunks, including those in use, are within the limit, and frees others.
 pub struct ArenaPool {
     free: Mutex<FreeChunks>,
+    /// The secret with which memtables hash keys.
+    pub(crate) hash_seed: u64,
 }
 
 struct FreeChunks {
@@ -195,8 +197,14 @@ impl ArenaPool {
     /// The size of one full memtable is a good limit: the pool then keeps of one what the next,
     /// which is being filled meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
+        Self::with_hash_seed(limit, 0)
+    }
+
+    /// A pool whose memtables hash keys with a secret, random `seed`, so that nobody without it can
+    /// choose keys that are slow to find. It affects no result, and nothing in a skip list.
+    pub fn with_hash_seed(limit: usize, seed: u64) -> Arc<Self> {
         let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit };
-        Arc::new(Self { free: Mutex::new(free) })
+        Arc::new(Self { free: Mutex::new(free), hash_seed: seed })
     }
 
     /// Bytes of idle memory that the pool holds.

@@ -10,8 +10,8 @@
 //! 3. A table with as many records as buckets is followed by one four times as large. The old one
 //!    remains, and is searched too.
 //! 4. A lookup that has passed [`LONGEST_SEARCH`] records gives up: the key has many newer
-//!    versions, another key of its bucket has many, or the keys' hashes were chosen to collide. The
-//!    sorted order is searched then, under the writers' lock.
+//!    versions, or another key of its bucket has many. The sorted order is searched then, under the
+//!    writers' lock.
 //!
 //! # Invariants
 //! * One thread writes at a time; the caller holds a lock.
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_base::SeqNo;
 use trommel_base::sync::linked::AtomicPtr;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::arena::CLAIM_ALIGN;
 use crate::list::List;
@@ -46,10 +46,12 @@ const LONGEST_SEARCH: usize = 64;
 /// The bits of a bucket's link that mark the hashes of its chain.
 const MARKS: usize = CLAIM_ALIGN - 1;
 
-/// The hash of a key.
+/// The hash of a key. Without the seed, keys cannot be chosen to be in one chain: the head of
+/// `seed.rs` in crate `trommel-filter` describes why each step is needed.
 #[inline]
-pub(crate) fn hash_of(key: &[u8]) -> u64 {
-    xxh3_64(key)
+pub(crate) fn hash_of(key: &[u8], seed: u64) -> u64 {
+    let product = xxh3_64_with_seed(key, seed).wrapping_mul(seed | 1);
+    product ^ product >> 32
 }
 
 /// The mark of this hash in a bucket's link. The bits that select the bucket are others.

@@ -20,12 +20,14 @@ use crate::slot::{Probe, Slot};
 /// A hash table of records, and their order on demand.
 #[derive(Default)]
 pub(crate) struct HashIndex {
-    chains: Newest,
+    pub(crate) chains: Newest,
     written: Mutex<Written>,
     /// Bytes of `chains`, and of what `written` points to.
     bytes: AtomicUsize,
     /// The expected number of entries.
     expected: usize,
+    /// The secret with which keys are hashed.
+    seed: u64,
 }
 
 /// The state that is written under a lock.
@@ -39,6 +41,11 @@ pub(crate) struct Written {
 }
 
 impl HashIndex {
+    /// An empty index that hashes keys with a secret `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
     /// Sizes an empty index for `entries` entries.
     pub(crate) fn expect(&mut self, entries: usize) {
         self.written().order.expect(entries);
@@ -95,7 +102,7 @@ impl Index for HashIndex {
 
     #[inline]
     fn insert(&self, record: Stored<'_>, slot: Slot, len: &AtomicUsize) -> bool {
-        let hash = hash_of(record.key());
+        let hash = hash_of(record.key(), self.seed);
         let mut written = self.written();
         let chains = self.room_for_one(&mut written);
         len.store(len.load(Relaxed) + 1, Relaxed);
@@ -120,7 +127,7 @@ impl Index for HashIndex {
     #[inline]
     fn prefetch(&self, key: &[u8]) {
         if let Some(chains) = self.chains.get() {
-            chains.prefetch(hash_of(key));
+            chains.prefetch(hash_of(key, self.seed));
         }
     }
 
@@ -133,7 +140,7 @@ impl Index for HashIndex {
         seqno: SeqNo,
     ) -> Option<Stored<'a>> {
         // Empty in a store that is only read.
-        match self.chains.get()?.find(hash_of(key), key, seqno) {
+        match self.chains.get()?.find(hash_of(key, self.seed), key, seqno) {
             Found::Version(record) => Some(record),
             Found::Nothing => None,
             Found::GaveUp => self.find_by_order(arena, common_prefix, key, seqno),

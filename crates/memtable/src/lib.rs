@@ -152,7 +152,7 @@ impl Memtable {
         let used = &prefix[..prefix.len().min(LONGEST_PREFIX)];
         Self {
             index: match kind {
-                MemtableKind::Hash => AnyIndex::Hash(HashIndex::default()),
+                MemtableKind::Hash => AnyIndex::Hash(HashIndex::new(pool.hash_seed)),
                 MemtableKind::SkipList => AnyIndex::SkipList(Box::default()),
             },
             len: AtomicUsize::new(0),

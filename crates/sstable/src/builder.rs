@@ -17,13 +17,14 @@ use std::sync::Arc;
 
 use trommel_base::entry::pack_trailer;
 use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, compare_keys};
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, HashSeed};
 use trommel_vfs::WriteFile;
 
 use crate::block::{BlockBuilder, tag_of};
 use crate::filters::{self, FiltersBuilder, UserBuild};
 use crate::format::{
-    BlockKind, FEATURE_MERGES, FEATURE_PADDED, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal,
+    BlockKind, FEATURE_HASH_SEED, FEATURE_MERGES, FEATURE_PADDED, FEATURE_TWO_LEVEL_INDEX,
+    FRAME_BYTES, Footer, seal,
 };
 use crate::index::{IndexBuilder, separator};
 use crate::sink::Sink;
@@ -69,6 +70,10 @@ pub struct TableOptions {
     /// An index larger than this many bytes gets two levels, with leaves of about this size (64 B
     /// to 16 MiB; default 32 KiB).
     pub index_leaf_bytes: usize,
+    /// The seed with which keys are hashed (default none). Should be random and secret, so that
+    /// keys cannot be chosen by their hashes, and the same for all tables of a store, so that a
+    /// lookup hashes its key once.
+    pub hash_seed: HashSeed,
 }
 
 impl TableOptions {
@@ -81,6 +86,7 @@ impl TableOptions {
             compression: Compression::default(),
             filters: FilterPlan::default(),
             index_leaf_bytes: 32 << 10,
+            hash_seed: HashSeed::NONE,
         }
     }
 }
@@ -143,6 +149,7 @@ impl TableBuilder {
             block_bytes: options.block_bytes as u64,
             compression: options.compression.name().to_owned(),
             filter: options.filters.keys.to_string(),
+            hash_seed: options.hash_seed,
             ..Properties::default()
         };
         let buffer_bytes = WRITE_BYTES + 2 * options.block_bytes;
@@ -150,7 +157,7 @@ impl TableBuilder {
             sink: Sink::new(file, path, options.table_id, buffer_bytes),
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
-            filters: FiltersBuilder::new(&options.filters),
+            filters: FiltersBuilder::new(&options.filters, options.hash_seed),
             user: None,
             last_key: Vec::new(),
             last_seqno: 0,
@@ -159,7 +166,7 @@ impl TableBuilder {
             padding_bytes: 0,
             index_bytes: 0,
             filter_failure: None,
-            features: 0,
+            features: if options.hash_seed == HashSeed::NONE { 0 } else { FEATURE_HASH_SEED },
             regions: None,
             packed: Vec::new(),
             separator: Vec::new(),
@@ -200,7 +207,7 @@ impl TableBuilder {
             self.finish_block(Some(key))?;
         }
         if new_key {
-            self.last_hash = trommel_filter::hash(key);
+            self.last_hash = self.options.hash_seed.hash(key);
             self.filters.add(key, self.last_hash);
             if let Some(user) = &mut self.user {
                 user.add(key, self.last_hash);
@@ -389,7 +396,7 @@ impl TableBuilder {
 
     /// Writes the filter region. Returns its length: 0 without a filter.
     fn write_filters(&mut self) -> Result<u64, Error> {
-        let empty = FiltersBuilder::new(&FilterPlan::default());
+        let empty = FiltersBuilder::new(&FilterPlan::default(), self.options.hash_seed);
         let filters = std::mem::replace(&mut self.filters, empty);
         self.sink.flush()?;
         let start = self.sink.written;

@@ -70,12 +70,16 @@ pub const FEATURE_PARTITIONED_FILTER: u64 = 1 << 5;
 /// Feature bit: some data block is padded.
 pub const FEATURE_PADDED: u64 = 1 << 6;
 
+/// Feature bit: keys are hashed with the seed in the properties.
+pub const FEATURE_HASH_SEED: u64 = 1 << 7;
+
 /// The feature bits that this build supports.
 const KNOWN_FEATURES: u64 = FEATURE_TWO_LEVEL_INDEX
     | FEATURE_LZ4
     | if cfg!(feature = "zstd") { FEATURE_ZSTD } else { 0 }
     | FEATURE_PADDED
-    | FEATURE_MERGES;
+    | FEATURE_MERGES
+    | FEATURE_HASH_SEED;
 
 /// The content of a block. The number is bound into its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -50,7 +50,7 @@ pub struct Request<'a> {
     pub table: usize,
     /// The key.
     pub key: &'a [u8],
-    /// Its [`trommel_filter::hash`].
+    /// Its hash, with the [seed](Table::hash_seed) of the table.
     pub hash: u64,
     /// Versions newer than this are invisible.
     pub seqno: SeqNo,

@@ -5,6 +5,7 @@
 
 use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{Decoder, MAX_SEQNO, SeqNo};
+use trommel_filter::HashSeed;
 
 use crate::format::Fault;
 
@@ -47,6 +48,9 @@ pub struct Properties {
     /// The directory of the filter region; empty if the region is one filter of whole keys, or
     /// empty.
     pub filters: Vec<u8>,
+    /// The seed with which keys and prefixes are hashed for the filters and the tags of entries. A
+    /// secret.
+    pub hash_seed: HashSeed,
 }
 
 const ENTRIES: u64 = 1;
@@ -64,6 +68,8 @@ const FILTER: u64 = 12;
 const ENGINE: u64 = 13;
 /// Omitted when empty, unlike the fields before it.
 const FILTERS: u64 = 14;
+/// Omitted without a seed.
+const HASH_SEED: u64 = 15;
 
 const DAMAGED: Fault = Fault::Damaged("the properties make no sense");
 
@@ -93,6 +99,9 @@ impl Properties {
         put_field(out, ENGINE, &self.engine);
         if !self.filters.is_empty() {
             put_field(out, FILTERS, &self.filters);
+        }
+        if self.hash_seed != HashSeed::NONE {
+            put_field(out, HASH_SEED, &self.hash_seed.word().to_le_bytes());
         }
     }
 
@@ -137,6 +146,7 @@ impl Properties {
             FILTER => self.filter = text(bytes)?,
             ENGINE => self.engine = bytes.to_vec(),
             FILTERS => self.filters = bytes.to_vec(),
+            HASH_SEED => self.hash_seed = seed(bytes)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -176,6 +186,12 @@ fn put_number(out: &mut Vec<u8>, scratch: &mut Vec<u8>, tag: u64, value: u64) {
 fn number(bytes: &[u8]) -> Result<u64, Fault> {
     let mut decoder = Decoder::new(bytes);
     decoder.varint().filter(|_| decoder.is_empty()).ok_or(DAMAGED)
+}
+
+/// A seed, which is not stored if it is none.
+fn seed(bytes: &[u8]) -> Result<HashSeed, Fault> {
+    let word = bytes.try_into().map(u64::from_le_bytes).map_err(|_| DAMAGED)?;
+    Some(HashSeed::new(word)).filter(|seed| *seed != HashSeed::NONE).ok_or(DAMAGED)
 }
 
 fn text(bytes: &[u8]) -> Result<String, Fault> {

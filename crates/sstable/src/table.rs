@@ -11,12 +11,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice};
+use trommel_filter::HashSeed;
 use trommel_vfs::{Access, ReadFile};
 
 use crate::block::{Block, Layout, SharedBlock, prefetch_columns, tag_of};
 use crate::block_slots::BlockLocation;
 use crate::compression::is_raw;
-use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
+use crate::format::{
+    BlockKind, FEATURE_HASH_SEED, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal,
+};
 use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
 use crate::source::{ReadStats, Source};
@@ -216,8 +219,14 @@ impl Table {
         }
     }
 
-    /// The newest version of `key` with a sequence number of at most `seqno`. `hash` is the key's
-    /// [`trommel_filter::hash`]. Does not query the filter.
+    /// The seed with which its keys are hashed.
+    #[inline]
+    pub fn hash_seed(&self) -> HashSeed {
+        self.filters.hash_seed()
+    }
+
+    /// The newest version of `key` with a sequence number of at most `seqno`. `hash` is the key's,
+    /// with the table's [seed](Self::hash_seed). Does not query the filter.
     pub fn get(
         &self,
         key: &[u8],
@@ -511,5 +520,12 @@ fn open_properties(source: &Source, footer: &Footer, tail: &Tail) -> Result<Prop
     let offset = footer.properties_offset();
     let stored = tail.block(source, offset, footer.properties_bytes)?;
     let payload = source.open_plain(&stored, offset, BlockKind::Properties)?;
-    Properties::decode(payload).map_err(|fault| fault.at(&source.path, offset))
+    let properties = Properties::decode(payload).and_then(|properties| {
+        let has_seed = properties.hash_seed != HashSeed::NONE;
+        match has_seed == (footer.features & FEATURE_HASH_SEED != 0) {
+            true => Ok(properties),
+            false => Err(Fault::Damaged("footer and properties disagree on the hash seed")),
+        }
+    });
+    properties.map_err(|fault| fault.at(&source.path, offset))
 }

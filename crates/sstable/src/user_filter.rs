@@ -25,7 +25,8 @@ use crate::verdict::{FilterLabel, Verdict};
 /// A panic costs the table its filter. However, a panic in `Drop` while a panic of
 /// [`finish`](Self::finish) unwinds aborts the process, as anywhere.
 pub trait UserFilterBuilder: Send + fmt::Debug {
-    /// Adds a key, which differs from the last one, with its [`trommel_filter::hash`]. Keys ascend.
+    /// Adds a key, which differs from the last one, with its hash. Keys ascend. The hash depends on
+    /// a [seed](trommel_filter::HashSeed) of the table: it is not [`trommel_filter::hash`].
     fn add(&mut self, key: &[u8], hash: u64);
 
     /// Returns the finished filter. The bytes are stored with a checksum: they are read back
@@ -41,7 +42,7 @@ pub trait UserFilterBuilder: Send + fmt::Debug {
 ///
 /// The store may hold locks when it drops the filter: `Drop` must not call into the store.
 pub trait UserFilter: Send + Sync + fmt::Debug {
-    /// Whether `key`, whose [`trommel_filter::hash`] is `hash`, may be one of the keys added.
+    /// Whether `key`, whose hash is `hash`, may be one of the keys added, with the same hash.
     ///
     /// # Contract
     /// True for every key added: after a "no" the table is not searched, and its entries for the

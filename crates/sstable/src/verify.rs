@@ -232,7 +232,7 @@ impl<'a> Verifier<'a> {
                 *last != key
             }
         };
-        let hash = trommel_filter::hash(&key);
+        let hash = self.table.hash_seed().hash(&key);
         if block.tag(i) != Some(tag_of(hash)) {
             return Err(Fault::Damaged("a tag is not that of its key"));
         }
@@ -265,7 +265,7 @@ impl<'a> Verifier<'a> {
             Fault::Damaged("the extractor that made its prefix filter breaks its contract")
         })?;
         let Some(prefix) = prefix else { return Ok(()) };
-        let hash = trommel_filter::hash(prefix);
+        let hash = self.table.hash_seed().hash(prefix);
         if filters.query_prefix(prefix, hash, extractor.name()).maybe {
             return Ok(());
         }

@@ -81,4 +81,5 @@ layer! {
     real_path(path: &Path) -> io::Result<PathBuf>;
     free_bytes(dir: &Path) -> Option<u64>;
     unix_millis() -> u64;
+    random_u64() -> u64;
 }

@@ -21,6 +21,7 @@ mod process;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -155,6 +156,16 @@ pub trait Vfs: Debug + Send + Sync {
     fn unix_millis(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// A random word, for the secret hash seed of a new store. By default it is SipHash of nothing,
+    /// with the random keys of the standard library and a counter that differs at every call: as
+    /// secret as the hashes of the standard library's maps.
+    ///
+    /// A file system that returns the same word each time makes runs repeat exactly, and the hashes
+    /// of its stores public. With 0, stores have no seed.
+    fn random_u64(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
     }
 
     /// The content of a file of at most `limit` bytes (`InvalidData` if it is longer).

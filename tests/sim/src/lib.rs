@@ -12,6 +12,9 @@ mod memory;
 mod sim;
 mod tree;
 
+/// The random word of all file systems here, so that a test runs alike each time.
+pub const RANDOM_WORD: u64 = 0x9d3c_5b17_e2a8_4f61;
+
 pub use clock::WallClock;
 pub use memory::MemoryVfs;
 pub use sim::{

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile, wrap, wrap_to};
 
+use crate::RANDOM_WORD;
 use crate::content::Content;
 use crate::tree::{Inode, Tree};
 
@@ -45,6 +46,10 @@ impl MemoryVfs {
 }
 
 impl Vfs for MemoryVfs {
+    fn random_u64(&self) -> u64 {
+        RANDOM_WORD
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let created = self.write().create(path);
         let (_, inode) = created.map_err(|error| wrap("create", path, error))?;

@@ -37,6 +37,7 @@ pub use op::{Op, OpKind};
 pub use policy::{Data, Entries, Policy};
 pub use replay::Replay;
 
+use crate::RANDOM_WORD;
 use crate::memory::{Locks, MemoryFile};
 use crate::tree::{Inode, Tree};
 use fault::{Effect, Outcome};
@@ -261,6 +262,10 @@ impl fmt::Debug for SimDisk {
 }
 
 impl Vfs for SimDisk {
+    fn random_u64(&self) -> u64 {
+        RANDOM_WORD
+    }
+
     fn free_bytes(&self, _dir: &Path) -> Option<u64> {
         let state = self.state();
         state.capacity.map(|_| state.room())

@@ -91,7 +91,8 @@ fn may_exist(older: &mut OlderData, key: &[u8]) -> bool {
 /// and read if it is not in memory.
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
-    let verdict = open.table().filters().query(key, trommel_filter::hash(key));
+    let filters = open.table().filters();
+    let verdict = filters.query(key, filters.hash_seed().hash(key));
     // A wrong user filter costs a lookup its answer; it must not cost a tombstone.
     verdict.maybe || verdict.kind == FilterLabel::User
 }

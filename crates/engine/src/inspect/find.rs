@@ -241,7 +241,7 @@ fn in_table(
 /// The verdict of a table's filters on `key`, queried as by a lookup, and whether it is from the
 /// prefix filter. Prefixes made by a closure are unknown here.
 fn query(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
-    let verdict = filters.query(key, trommel_filter::hash(key));
+    let verdict = filters.query(key, filters.hash_seed().hash(key));
     if verdict != Verdict::UNFILTERED {
         return (verdict, false);
     }
@@ -249,7 +249,8 @@ fn query(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
         let extractor = &filters.prefixes_part()?.extractor;
         let maker = Prefix::stored(extractor)?;
         let prefix = maker.of(key)?;
-        let verdict = filters.query_prefix(prefix, trommel_filter::hash(prefix), extractor);
+        let hash = filters.hash_seed().hash(prefix);
+        let verdict = filters.query_prefix(prefix, hash, extractor);
         (verdict != Verdict::UNFILTERED).then_some(verdict)
     };
     by_prefix().map_or((Verdict::UNFILTERED, false), |verdict| (verdict, true))

@@ -74,6 +74,9 @@ pub struct ManifestContents {
     pub merge_operator: Option<String>,
     /// Whether keyspaces may have merge operators of their own, which the catalog names.
     pub keyspace_operators: bool,
+    /// Whether keys are hashed with a secret seed: in all stores, except those that were created
+    /// by a version without seeds.
+    pub has_hash_seed: bool,
 }
 
 /// A table of the store.
@@ -210,6 +213,7 @@ impl Manifest {
                 time_marks: state.version.time_marks.list().to_vec(),
                 merge_operator: state.version.merge_operator.as_deref().map(str::to_owned),
                 keyspace_operators: state.version.has_keyspace_operators,
+                has_hash_seed: state.version.hash_seed.is_some(),
             },
             ending: self.framed.ending(),
         })

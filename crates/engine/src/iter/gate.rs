@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use trommel_base::SeqNo;
+use trommel_filter::HashSeed;
 use trommel_sstable::Verdict;
 
 use crate::bounds::{Bounds, SharedBounds};
@@ -51,7 +52,7 @@ impl RangeGate {
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
         let set = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
-                let range_prefix = one_prefix(bounds, &extractor)?;
+                let range_prefix = one_prefix(bounds, &extractor, engine.files.hash_seed)?;
                 Some((extractor, range_prefix))
             }
             None if bounds.from.is_empty() => return None,
@@ -77,7 +78,7 @@ impl RangeGate {
             Some((extractor, range_prefix)) => (extractor, *range_prefix),
             None => {
                 let stored = table.stored_prefix()?;
-                (stored, one_prefix(&self.bounds, stored)?)
+                (stored, one_prefix(&self.bounds, stored, self.engine.files.hash_seed)?)
             }
         };
         let prefix = self.bounds.from.get(..len)?;
@@ -102,14 +103,14 @@ impl RangeGate {
 }
 
 /// The prefix of all keys within `bounds`, if they share one; step 1 of the module's head.
-fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<RangePrefix> {
+fn one_prefix(bounds: &Bounds, extractor: &Prefix, seed: HashSeed) -> Option<RangePrefix> {
     let prefix = extractor.believed(&bounds.from)?;
     let inside = match (&bounds.to, Bounds::prefix(prefix).to) {
         (_, None) => true,
         (None, Some(_)) => false,
         (Some(to), Some(end)) => *to <= end,
     };
-    inside.then(|| RangePrefix { len: prefix.len(), hash: trommel_filter::hash(prefix) })
+    inside.then(|| RangePrefix { len: prefix.len(), hash: seed.hash(prefix) })
 }
 
 /// What is known of one table.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
+use trommel_filter::HashSeed;
 
 use crate::batch::MAX_BOUND_BYTES;
 use crate::expiry::TimeMarks;
@@ -57,6 +58,9 @@ pub(crate) const TAG_KEYSPACE_OPERATORS: u64 = 13;
 /// edit: for each its id, its horizon, and since when it expires. Versions without keyspaces that
 /// expire refuse the field.
 pub(crate) const TAG_KEYSPACE_HORIZONS: u64 = 14;
+/// The secret with which the keys of all tables are hashed. A version that does not know it would
+/// find no key in a table.
+pub(crate) const TAG_HASH_SEED: u64 = 15;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -88,10 +92,26 @@ pub(crate) struct VersionEdit {
     pub(crate) time_marks: Option<Arc<TimeMarks>>,
     /// The salt of the catalog of keyspaces, which replaces the earlier one.
     pub(crate) catalog_salt: Option<u64>,
-    /// The name of the merge operator, from before the first operand on.
-    pub(crate) merge_operator: Option<Arc<str>>,
-    /// Whether keyspaces may have merge operators of their own from now on.
-    pub(crate) keyspace_operators: bool,
+    /// Merge operators.
+    pub(crate) operators: OperatorsEdit,
+    /// The secret with which the keys of all tables are hashed, from before the first table on.
+    pub(crate) hash_seed: Option<HashSeed>,
+}
+
+/// What an edit records of merge operators.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OperatorsEdit {
+    /// The name of the store's, from before the first operand on.
+    pub(crate) of_store: Option<Arc<str>>,
+    /// Whether keyspaces may have some of their own from now on.
+    pub(crate) of_keyspaces: bool,
+}
+
+impl OperatorsEdit {
+    /// Keyspaces may have merge operators of their own, if `of_keyspaces`.
+    pub(crate) fn of_keyspaces(of_keyspaces: bool) -> Self {
+        Self { of_store: None, of_keyspaces }
+    }
 }
 
 /// Why bytes are not an edit.
@@ -148,12 +168,16 @@ impl VersionEdit {
             put_u64(&mut body, salt);
             put_field(&mut out, TAG_KEYSPACE, &mut body);
         }
-        if let Some(name) = &self.merge_operator {
+        if let Some(name) = &self.operators.of_store {
             body.extend_from_slice(name.as_bytes());
             put_field(&mut out, TAG_MERGE_OPERATOR, &mut body);
         }
-        if self.keyspace_operators {
+        if self.operators.of_keyspaces {
             put_field(&mut out, TAG_KEYSPACE_OPERATORS, &mut body);
+        }
+        if let Some(seed) = self.hash_seed {
+            put_u64(&mut body, seed.word());
+            put_field(&mut out, TAG_HASH_SEED, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -221,10 +245,14 @@ impl VersionEdit {
                 set_once(&mut self.time_marks, Arc::new(marks))?;
             }
             TAG_KEYSPACE => set_once(&mut self.catalog_salt, field.u64().ok_or(short)?)?,
-            TAG_MERGE_OPERATOR => {
-                set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
+            TAG_HASH_SEED => {
+                let seed = field.u64().map(HashSeed::new).filter(|it| *it != HashSeed::NONE);
+                set_once(&mut self.hash_seed, seed.ok_or(short)?)?;
             }
-            TAG_KEYSPACE_OPERATORS => self.keyspace_operators = true,
+            TAG_MERGE_OPERATOR => {
+                set_once(&mut self.operators.of_store, operator_name(field).ok_or(short)?)?;
+            }
+            TAG_KEYSPACE_OPERATORS => self.operators.of_keyspaces = true,
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             _ => {
                 let what = format!("a version edit names a field {tag}");

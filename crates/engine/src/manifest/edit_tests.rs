@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
+use trommel_filter::HashSeed;
 
 use super::edit::{
-    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_KEYSPACE_HORIZONS,
-    TAG_KEYSPACE_OPERATORS, TAG_LOG_END, TAG_MERGE_OPERATOR, TAG_TIME_MARKS, VersionEdit,
+    EditError, FIRST_OPTIONAL_TAG, OperatorsEdit, TAG_ADDED, TAG_HASH_SEED, TAG_KEYSPACE,
+    TAG_KEYSPACE_HORIZONS, TAG_KEYSPACE_OPERATORS, TAG_LOG_END, TAG_MERGE_OPERATOR, TAG_TIME_MARKS,
+    VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
 use crate::expiry::{KeyspaceHorizon, TimeMarks};
@@ -72,8 +74,8 @@ fn sample() -> VersionEdit {
         replaces_ranges: true,
         time_marks: Some(Arc::new(time_marks())),
         catalog_salt: Some(u64::MAX - 1),
-        merge_operator: Some("counter of Ω".into()),
-        keyspace_operators: true,
+        operators: OperatorsEdit { of_store: Some("counter of Ω".into()), of_keyspaces: true },
+        hash_seed: Some(HashSeed::new(u64::MAX - 2)),
     }
 }
 
@@ -122,17 +124,19 @@ fn the_end_of_a_log_names_a_later_one() {
 fn the_name_of_a_merge_operator_is_text() {
     const { assert!(TAG_MERGE_OPERATOR < FIRST_OPTIONAL_TAG) };
     let decoded = |body: &[u8]| VersionEdit::decode(&field(TAG_MERGE_OPERATOR, body));
-    let name = decoded(b"mine").map(|edit| edit.merge_operator);
+    let name = decoded(b"mine").map(|edit| edit.operators.of_store);
     assert_eq!(name, Ok(Some("mine".into())));
     for body in [&b""[..], b"a\nb", b"\xff", &[b'n'; 201]] {
         assert!(matches!(decoded(body), Err(EditError::Damaged(_))), "{body:?}");
     }
     let twice = [field(TAG_MERGE_OPERATOR, b"a"), field(TAG_MERGE_OPERATOR, b"a")].concat();
     assert!(matches!(VersionEdit::decode(&twice), Err(EditError::Damaged(_))));
-    let edit =
-        |name: &str| VersionEdit { merge_operator: Some(name.into()), ..VersionEdit::default() };
+    let edit = |name: &str| {
+        let operators = OperatorsEdit { of_store: Some(name.into()), of_keyspaces: false };
+        VersionEdit { operators, ..VersionEdit::default() }
+    };
     let state = ManifestState::default().apply(&edit("a")).unwrap();
-    assert_eq!(state.snapshot().merge_operator, Some("a".into()));
+    assert_eq!(state.snapshot().operators.of_store, Some("a".into()));
     assert!(state.apply(&edit("a")).is_ok() && state.apply(&VersionEdit::default()).is_ok());
     assert!(state.apply(&edit("b")).is_err());
 }
@@ -169,6 +173,25 @@ fn horizons_of_keyspaces_never_go_down() {
     }
 }
 
+/// A program that hashes keys without the seed would not find them in tables with one.
+#[test]
+fn a_hash_seed_stays_and_is_no_secret_of_the_manifest_only() {
+    const { assert!(TAG_HASH_SEED < FIRST_OPTIONAL_TAG) };
+    let seeded = VersionEdit { hash_seed: Some(HashSeed::new(7)), ..VersionEdit::default() };
+    assert_eq!(seeded.encode(), field(TAG_HASH_SEED, &7_u64.to_le_bytes()));
+    assert!(!format!("{seeded:?}").contains('7'));
+    for body in [&b""[..], &[1; 7], &[1; 9], &[0; 8]] {
+        let decoded = VersionEdit::decode(&field(TAG_HASH_SEED, body));
+        assert!(matches!(decoded, Err(EditError::Damaged(_))), "{decoded:?}");
+    }
+    let state = ManifestState::default().apply(&seeded).unwrap();
+    assert_eq!(state.apply(&VersionEdit::default()).unwrap().snapshot(), state.snapshot());
+    assert_eq!(state.snapshot().hash_seed, seeded.hash_seed);
+    assert!(state.apply(&seeded).is_ok());
+    let other = VersionEdit { hash_seed: Some(HashSeed::new(8)), ..VersionEdit::default() };
+    assert!(state.apply(&other).is_err());
+}
+
 fn field(tag: u64, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, tag);
@@ -185,12 +208,13 @@ fn unknown_fields_are_rejected_or_skipped_by_their_tag() {
     const { assert!(TAG_KEYSPACE < FIRST_OPTIONAL_TAG) };
     let cut = VersionEdit::decode(&field(TAG_KEYSPACE, &[1]));
     assert!(matches!(cut, Err(EditError::Damaged(_))), "{cut:?}");
-    let with = VersionEdit { keyspace_operators: true, ..VersionEdit::default() };
+    let operators = OperatorsEdit::of_keyspaces(true);
+    let with = VersionEdit { operators, ..VersionEdit::default() };
     assert_eq!(with.encode(), field(TAG_KEYSPACE_OPERATORS, b""));
     const { assert!(TAG_KEYSPACE_OPERATORS < FIRST_OPTIONAL_TAG) };
     let state = ManifestState::default().apply(&with).unwrap();
     let state = state.apply(&VersionEdit::default()).unwrap();
-    assert!(state.snapshot().keyspace_operators);
+    assert!(state.snapshot().operators.of_keyspaces);
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
     let known = sample().encode();
     let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();

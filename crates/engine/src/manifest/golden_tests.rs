@@ -9,7 +9,7 @@ use trommel_vfs::Vfs;
 use super::current;
 use super::edit::{
     FIRST_OPTIONAL_TAG, TABLE_TAG_FILTER_SIDECAR, TABLE_TAG_RANGES_APPLIED, TAG_ADDED,
-    TAG_KEYSPACE, TAG_LAST_SEQNO, TAG_LOG_END, TAG_LOG_NUMBER, TAG_MERGE_OPERATOR,
+    TAG_HASH_SEED, TAG_KEYSPACE, TAG_LAST_SEQNO, TAG_LOG_END, TAG_LOG_NUMBER, TAG_MERGE_OPERATOR,
     TAG_NEXT_FILE_NUMBER, TAG_RANGE_TOMBSTONE, TAG_RANGES_REPLACED, TAG_REMOVED, VersionEdit,
 };
 use super::edit_tests::table;
@@ -102,6 +102,7 @@ fn the_page_states_the_constants_of_the_code() {
     ] {
         page_says(&format!("| {tag}   | {:22} |", format!("`{name}`")));
     }
+    page_says(&format!("| {TAG_HASH_SEED}  | {:22} |", "`TAG_HASH_SEED`"));
     page_says(&format!("| {TAG_MERGE_OPERATOR}  | {:22} |", "`TAG_MERGE_OPERATOR`"));
     page_says(&format!("{TABLE_TAG_FILTER_SIDECAR} (`TABLE_TAG_FILTER_SIDECAR`)"));
     page_says(&format!("{TABLE_TAG_RANGES_APPLIED} (`TABLE_TAG_RANGES_APPLIED`)"));

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::edit::VersionEdit;
+use super::edit::{OperatorsEdit, VersionEdit};
 use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::log::LogEnds;
@@ -108,8 +108,11 @@ impl ManifestState {
             time_marks: (*self.version.time_marks != TimeMarks::default())
                 .then(|| Arc::clone(&self.version.time_marks)),
             catalog_salt: self.version.catalog_salt,
-            merge_operator: self.version.merge_operator.clone(),
-            keyspace_operators: self.version.has_keyspace_operators,
+            operators: OperatorsEdit {
+                of_store: self.version.merge_operator.clone(),
+                of_keyspaces: self.version.has_keyspace_operators,
+            },
+            hash_seed: self.version.hash_seed,
         }
     }
 }
@@ -159,8 +162,14 @@ impl Version {
             next.ranges.set_horizons(&marks.horizons());
         }
         next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
-        next.has_keyspace_operators |= edit.keyspace_operators;
-        if let Some(name) = &edit.merge_operator {
+        next.has_keyspace_operators |= edit.operators.of_keyspaces;
+        next.hash_seed = match (next.hash_seed, edit.hash_seed) {
+            (Some(recorded), Some(seed)) if recorded != seed => {
+                return Err(invalid("the hash seed changes"));
+            }
+            (recorded, seed) => recorded.or(seed),
+        };
+        if let Some(name) = &edit.operators.of_store {
             if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
                 return Err(invalid("the merge operator changes"));
             }

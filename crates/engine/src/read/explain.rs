@@ -140,7 +140,7 @@ impl Engine {
             engine: self,
             view: &view,
             key,
-            hash: trommel_filter::hash(key),
+            hash: self.files.hash_seed.hash(key),
             seqno,
             deleted,
             steps: Vec::new(),

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo, Slice, first_word};
+use trommel_filter::HashSeed;
 use trommel_sstable::{Answers, ReadStats, Request, Verdict, get_many};
 
 use super::probe::{count_reads, is_decided};
@@ -132,7 +133,7 @@ impl Engine {
             });
         }
         let in_memory = keys.len() - places.len();
-        let mut batch = MultiGet::new(keys, places, found, seqno);
+        let mut batch = MultiGet::new(keys, self.files.hash_seed, places, found, seqno);
         batch.moment = moment.as_ref();
         batch.stops = stops;
         batch.operands = operands;
@@ -371,6 +372,7 @@ impl<'a> MultiGet<'a> {
     /// Searches for the keys at `places`, in order.
     fn new<K: AsRef<[u8]>>(
         keys: &'a [K],
+        seed: HashSeed,
         mut places: Vec<usize>,
         found: Vec<Option<Slice>>,
         seqno: SeqNo,
@@ -383,7 +385,7 @@ impl<'a> MultiGet<'a> {
         places.clear();
         places.extend(order.iter().map(|(_, at)| *at));
         let keys: Vec<&[u8]> = places.iter().map(|at| key(*at)).collect();
-        let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
+        let hashes = keys.iter().map(|key| seed.hash(key)).collect();
         let scratch = Scratch::default();
         let stops = Vec::new();
         Self {

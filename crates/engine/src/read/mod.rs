@@ -9,6 +9,8 @@ mod operands;
 mod part;
 mod probe;
 mod scan;
+#[cfg(test)]
+mod seed_tests;
 
 pub(crate) use changes::Change;
 pub use explain::{ExplainedFilter, ExplainedOutcome, ExplainedPlace, ExplainedStep, Explanation};

@@ -152,7 +152,7 @@ impl Engine {
         seqno: SeqNo,
         found: &mut FoundVersions,
     ) -> Result<()> {
-        let hash = trommel_filter::hash(key);
+        let hash = self.files.hash_seed.hash(key);
         let (mut candidates, mut place) = (view.tables_for(key), [None]);
         while let [Some(fence)] = candidates.next(&mut place) {
             if self.find_in_table(fence, (key, hash), seqno, found)? {

@@ -31,7 +31,7 @@ pub(super) struct Lookup<'a> {
 
 impl<'a> Lookup<'a> {
     pub(super) fn new(engine: &'a Engine, key: &'a [u8], seqno: SeqNo, wants: Wants) -> Self {
-        Self { engine, key, hash: trommel_filter::hash(key), seqno, wants }
+        Self { engine, key, hash: engine.files.hash_seed.hash(key), seqno, wants }
     }
 
     /// The newest visible version of the key in the tables of `candidates`.
@@ -221,7 +221,7 @@ impl Engine {
             return Verdict::UNFILTERED;
         };
         let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };
-        let verdict = table.query_prefix(extractor, prefix, trommel_filter::hash(prefix));
+        let verdict = table.query_prefix(extractor, prefix, self.files.hash_seed.hash(prefix));
         verdict.unwrap_or_else(|| {
             self.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             Verdict::UNFILTERED

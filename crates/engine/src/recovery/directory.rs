@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use trommel_filter::HashSeed;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use crate::damage::NO_FILE;
@@ -15,6 +16,7 @@ use crate::manifest::state::ManifestState;
 use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
+use crate::version::Version;
 
 /// An error if `CURRENT.tmp` cannot be written, which would otherwise be detected only after
 /// everything else.
@@ -164,8 +166,11 @@ pub(super) fn new_store(
     may_become_store(vfs, dir, listing, options)?;
     let used = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
     let next_file_number = used.map(Numbered::number).max().map_or(1, |number| number + 1);
+    let seed = HashSeed::new(vfs.random_u64());
+    let hash_seed = Some(seed).filter(|seed| *seed != HashSeed::NONE);
+    let version = Version { hash_seed, ..Version::default() };
     Ok(Recovered {
-        state: ManifestState { next_file_number, ..ManifestState::default() },
+        state: ManifestState { next_file_number, version, ..ManifestState::default() },
         store_id: env::random_u64(),
         number: 0,
         tail_dropped: None,

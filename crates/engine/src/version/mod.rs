@@ -22,6 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use trommel_base::SeqNo;
+use trommel_filter::HashSeed;
 
 use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
@@ -50,6 +51,9 @@ pub(crate) struct Version {
     pub(crate) merge_operator: Option<Arc<str>>,
     /// Whether there may be operands of merge operators that keyspaces have of their own.
     pub(crate) has_keyspace_operators: bool,
+    /// The secret with which the keys of all tables are hashed; `None` in a store that was created
+    /// by a version without such secrets.
+    pub(crate) hash_seed: Option<HashSeed>,
 }
 
 impl Version {

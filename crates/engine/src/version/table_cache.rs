@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::Guard;
+use trommel_base::Corruption;
+use trommel_filter::HashSeed;
 use trommel_sstable::{
     BlockCache, Expected, FilterHost, FilterState, Sidecar, Table, TableConfig, UserFilterReader,
     Verdict,
@@ -142,7 +144,7 @@ impl OpenTable {
         let mut was_queried = true;
         for key in ends {
             let Some(prefix) = extractor.believed(key) else { continue };
-            let hash = trommel_filter::hash(prefix);
+            let hash = self.table.hash_seed().hash(prefix);
             let verdict = self.table.filters().query_prefix(prefix, hash, extractor.name());
             if !verdict.maybe {
                 extractor.distrust("it has changed: a table's filter denies its own key");
@@ -265,7 +267,7 @@ fn handle_share() -> usize {
 
 /// The manifest names the table, so its absence is corruption.
 pub(super) fn missing(path: &Path, what: &'static str) -> Error {
-    trommel_base::Corruption::new(path, 0, what).into()
+    Corruption::new(path, 0, what).into()
 }
 
 /// Opens tables and bounds the number of open ones.
@@ -285,6 +287,8 @@ pub(crate) struct TableCache {
     memory: Arc<MemoryShares>,
     unusable_filters: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
+    /// The seed of the store, with which lookups hash keys.
+    hash_seed: HashSeed,
     /// The shared limit on open files, if the stores share one.
     shared: Option<Arc<SharedFiles>>,
     closed: AtomicBool,
@@ -302,6 +306,7 @@ impl TableCache {
     ) -> Self {
         Self {
             user_filters,
+            hash_seed: HashSeed::NONE,
             dir,
             vfs,
             blocks,
@@ -315,6 +320,12 @@ impl TableCache {
             shared: None,
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Sets the seed of the store. A table with another is refused: its filters and tags would deny
+    /// the keys of lookups.
+    pub(crate) fn of_seed(self, hash_seed: HashSeed) -> Self {
+        Self { hash_seed, ..self }
     }
 
     /// Sets the shared limit on open files, if there is one.
@@ -426,6 +437,9 @@ impl TableCache {
             filter_host: Some(Arc::new(host)),
         };
         let mut table = Table::open(handle, &path, expected, &config)?;
+        if table.hash_seed() != self.hash_seed {
+            return Err(Corruption::new(&path, 0, "its hash seed is not that of its store").into());
+        }
         if self.read_mode.verifies_once() {
             table = table.verifying_once();
         }

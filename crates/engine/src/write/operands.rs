@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use crate::batch::WriteBatch;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::manifest::edit::VersionEdit;
+use crate::manifest::edit::{OperatorsEdit, VersionEdit};
 use crate::space::{CATALOG_ID, id_of, is_marked};
 
 impl Engine {
@@ -56,8 +56,8 @@ impl Engine {
     /// Records the name of a merge operator in a store without one.
     #[cold]
     pub(crate) fn record_operator(&self, name: &Arc<str>) -> Result<()> {
-        let merge_operator = Some(Arc::clone(name));
-        self.install(VersionEdit { merge_operator, ..VersionEdit::default() }, None, None)
+        let operators = OperatorsEdit { of_store: Some(Arc::clone(name)), of_keyspaces: false };
+        self.install(VersionEdit { operators, ..VersionEdit::default() }, None, None)
     }
 
     /// Records that keyspaces may have merge operators of their own, before the first has one.
@@ -66,7 +66,7 @@ impl Engine {
         if self.version().has_keyspace_operators {
             return Ok(());
         }
-        let edit = VersionEdit { keyspace_operators: true, ..VersionEdit::default() };
-        self.install(edit, None, None)
+        let operators = OperatorsEdit::of_keyspaces(true);
+        self.install(VersionEdit { operators, ..VersionEdit::default() }, None, None)
     }
 }

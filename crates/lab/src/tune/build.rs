@@ -17,9 +17,10 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use trommel::{Compression, Db, FilterPolicy, Options};
-use trommel_harness::{Control, Error, KeySpace, Values, mix};
+use trommel_harness::{Control, Error, KeySpace, RepeatableDisk, Values, mix};
 
 use super::cell::{Cell, read_mode};
 use super::shape::{Grown, KEY_BYTES, Shape};
@@ -66,6 +67,7 @@ impl Keys {
 pub(super) fn options(cell: &Cell) -> Options {
     let tree = &cell.tree;
     Options::default()
+        .vfs(Arc::new(RepeatableDisk))
         .compression(Compression::None)
         .compaction(|c| c.table_bytes(tree.table_bytes).auto_compaction(false))
         .reads(|r| {

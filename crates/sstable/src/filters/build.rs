@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, HashSeed};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::part_builder::{BuiltPart, PartBuilder};
@@ -91,6 +91,7 @@ impl From<FilterSpec> for FilterPlan {
 pub(crate) struct FiltersBuilder {
     keys: PartBuilder,
     prefixes: Option<Prefixes>,
+    hash_seed: HashSeed,
 }
 
 #[derive(Debug)]
@@ -101,7 +102,7 @@ struct Prefixes {
 }
 
 impl FiltersBuilder {
-    pub(crate) fn new(plan: &FilterPlan) -> Self {
+    pub(crate) fn new(plan: &FilterPlan, hash_seed: HashSeed) -> Self {
         let part = |spec| {
             let bytes = plan.partition_bytes.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
             PartBuilder::new(spec, plan.shape, bytes)
@@ -111,17 +112,17 @@ impl FiltersBuilder {
             watch: Watch::default(),
             filter: part(*spec),
         });
-        Self { keys: part(plan.keys), prefixes }
+        Self { keys: part(plan.keys), prefixes, hash_seed }
     }
 
-    /// Adds a key, which differs from the last one.
+    /// Adds a key, which differs from the last one, with its hash.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], hash: u64) {
         self.keys.add_hash(hash);
         let Some(Prefixes { extractor, watch, filter }) = &mut self.prefixes else { return };
         match watch.next(&**extractor, key) {
             // Keys of one prefix are adjacent, and a hash equal to the last is dropped.
-            Ok(Some(prefix)) => filter.add_hash(trommel_filter::hash(prefix)),
+            Ok(Some(prefix)) => filter.add_hash(self.hash_seed.hash(prefix)),
             Ok(None) => {}
             Err(breach) => {
                 extractor.distrust(breach);
@@ -164,7 +165,7 @@ impl FiltersBuilder {
         self,
         mut write: impl FnMut(BuiltPart) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Self { keys, prefixes } = self;
+        let Self { keys, prefixes, hash_seed: _ } = self;
         if let Some(part) = keys.finish(FilterRole::Keys, String::new()) {
             write(part)?;
         }

@@ -26,7 +26,7 @@ mod user_build;
 
 use std::sync::Arc;
 
-use trommel_filter::{FilterKind, FilterLines};
+use trommel_filter::{FilterKind, FilterLines, HashSeed};
 
 pub use build::FilterPlan;
 pub(crate) use build::FiltersBuilder;
@@ -60,6 +60,7 @@ pub struct Filters {
     foreign: Vec<Part>,
     /// The table's own filters, if these are its sidecar's.
     own: Option<Box<Filters>>,
+    hash_seed: HashSeed,
 }
 
 impl Filters {
@@ -77,20 +78,21 @@ impl Filters {
         let loader = BlockLoader::new(Arc::clone(source), host, reader);
         if !is_wanted && footer.filter_bytes > 0 {
             loader.note(FilterState::Spared);
-            return Self::of_parts(loader, Vec::new(), 0);
+            return Self::of_parts(loader, Vec::new(), 0, properties.hash_seed);
         }
         let parts = parts_of(footer, properties).unwrap_or_else(|why| {
             loader.note(FilterState::Damaged(why.into()));
             Vec::new()
         });
-        Self::of_parts(loader, parts, footer.filter_offset())
+        Self::of_parts(loader, parts, footer.filter_offset(), properties.hash_seed)
     }
 
     /// Only the filters of a sidecar of this table, adjacent from `offset` of `sidecar`. They have
     /// no host: all blocks read stay in memory.
     pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
         let reader = self.loader.reader.clone();
-        Self::of_parts(BlockLoader::new(sidecar, None, reader), parts, offset)
+        let loader = BlockLoader::new(sidecar, None, reader);
+        Self::of_parts(loader, parts, offset, self.hash_seed)
     }
 
     /// Replaces these filters by those of a sidecar, adjacent from `offset` of `source`, and
@@ -98,7 +100,8 @@ impl Filters {
     pub(crate) fn use_sidecar(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
         let BlockLoader { host, reader, .. } = &self.loader;
         let loader = BlockLoader::new(source, host.clone(), reader.clone());
-        let own = std::mem::replace(self, Self::of_parts(loader, parts, offset));
+        let besides = Self::of_parts(loader, parts, offset, self.hash_seed);
+        let own = std::mem::replace(self, besides);
         self.own = Some(Box::new(own));
     }
 
@@ -106,12 +109,17 @@ impl Filters {
     pub(crate) fn without_filters(&self) -> Self {
         let BlockLoader { source, reader, .. } = &self.loader;
         let loader = BlockLoader::new(Arc::clone(source), None, reader.clone());
-        Self::of_parts(loader, Vec::new(), 0)
+        Self::of_parts(loader, Vec::new(), 0, self.hash_seed)
     }
 
-    fn of_parts(loader: BlockLoader, parts: Vec<Listed>, mut offset: u64) -> Self {
+    fn of_parts(
+        loader: BlockLoader,
+        parts: Vec<Listed>,
+        mut offset: u64,
+        hash_seed: HashSeed,
+    ) -> Self {
         let mut filters =
-            Self { loader, keys: None, prefixes: None, foreign: Vec::new(), own: None };
+            Self { loader, keys: None, prefixes: None, foreign: Vec::new(), own: None, hash_seed };
         for listed in parts {
             let bytes = listed.bytes();
             match listed {
@@ -124,6 +132,12 @@ impl Filters {
             offset += bytes;
         }
         filters
+    }
+
+    /// The seed with which the keys of the table are hashed.
+    #[inline]
+    pub fn hash_seed(&self) -> HashSeed {
+        self.hash_seed
     }
 
     /// The table's own filters, even if a sidecar's are queried.
@@ -194,7 +208,8 @@ impl Filters {
         Ok(self.state())
     }
 
-    /// The verdict of the filter of whole keys on `key`, whose [`trommel_filter::hash`] is `hash`.
+    /// The verdict of the filter of whole keys on `key`. `hash` is the key's, with the table's
+    /// [seed](Self::hash_seed), here and below.
     #[inline]
     pub fn query(&self, key: &[u8], hash: u64) -> Verdict {
         match self.keys.as_ref().and_then(Part::pinned_filter) {

@@ -74,12 +74,13 @@ impl Table {
         };
         let mut summary = SidecarSummary { version: VERSION, ..SidecarSummary::default() };
         let mut user = user.map(|(reader, builder)| UserBuild::new(reader, builder));
-        let mut builder = FiltersBuilder::new(filters);
+        let seed = self.hash_seed();
+        let mut builder = FiltersBuilder::new(filters, seed);
         if user.is_some() || filters.has_any() {
             summary.bytes_read = self.each_key(|step| {
                 match step {
                     Step::Key(key) => {
-                        let hash = trommel_filter::hash(key);
+                        let hash = seed.hash(key);
                         builder.add(key, hash);
                         if let Some(user) = &mut user {
                             user.add(key, hash);

@@ -185,7 +185,7 @@ impl Table {
         let source = sidecar.source.clone();
         let offset = sidecar.footer.region_offset();
         let filters = self.filters.of_sidecar(Arc::new(source), sidecar.parts.clone(), offset);
-        let path = sidecar.path();
+        let (path, seed) = (sidecar.path(), self.hash_seed());
         let denied = |what| Fault::Damaged(what).at(path, offset);
         let mut prefixes = extractor
             .filter(|it| filters.prefixes_part().is_some_and(|part| part.extractor == it.name()))
@@ -197,7 +197,7 @@ impl Table {
         }
         self.each_key(|step| {
             let Step::Key(key) = step else { return Ok(()) };
-            if !filters.query(key, trommel_filter::hash(key)).maybe {
+            if !filters.query(key, seed.hash(key)).maybe {
                 return Err(denied("the filter denies a key that the table holds"));
             }
             let Some((extractor, watch)) = &mut prefixes else { return Ok(()) };
@@ -205,8 +205,7 @@ impl Table {
                 denied("the extractor that made its prefix filter breaks its contract")
             })?;
             let Some(prefix) = made else { return Ok(()) };
-            let hash = trommel_filter::hash(prefix);
-            match filters.query_prefix(prefix, hash, extractor.name()).maybe {
+            match filters.query_prefix(prefix, seed.hash(prefix), extractor.name()).maybe {
                 true => Ok(()),
                 false => Err(denied("the prefix filter denies the prefix of a key of the table")),
             }

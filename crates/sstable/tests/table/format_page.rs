@@ -32,6 +32,7 @@ fn the_page_states_the_constants() {
             "| {} | partitioned filter (reserved) |",
             FEATURE_PARTITIONED_FILTER.trailing_zeros()
         ),
+        format!("| {} | hash seed:", FEATURE_HASH_SEED.trailing_zeros()),
         format!("| {} | padded data blocks |", FEATURE_PADDED.trailing_zeros()),
         format!("| {} | data |", BlockKind::Data as u8),
         format!("| {} | filter |", BlockKind::Filter as u8),

@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
+use trommel_filter::HashSeed;
 use trommel_sstable::{
     BlockCache, Compression, FilterShape, FilterState, Properties, ReadStats, ScanOptions, Table,
     TableOptions,
@@ -17,7 +18,7 @@ use trommel_vfs::{Access, DiskVfs, Vfs};
 use crate::common::*;
 
 /// Name, filter, compression, block limit, leaf limit.
-const GOLDEN: [(&str, &str, Compression, usize, usize); 11] = [
+const GOLDEN: [(&str, &str, Compression, usize, usize); 12] = [
     ("v1-plain-one-level", "none", Compression::None, 512, 32 << 10),
     ("v1-standard-two-level", "standard:10", Compression::None, 128, 128),
     ("v1-blocked-lz4-one-level", "blocked:12", Compression::Lz4, 1024, 32 << 10),
@@ -29,6 +30,7 @@ const GOLDEN: [(&str, &str, Compression, usize, usize); 11] = [
     ("v1-partitioned-filter-2", "blocked:64", Compression::None, 128, 128),
     (ALIGNED, "none", Compression::None, 512, 32 << 10),
     (MERGES, "none", Compression::None, 512, 32 << 10),
+    (SEEDED, "standard:10", Compression::None, 512, 32 << 10),
 ];
 
 /// A table with padded blocks and enough entries to have some.
@@ -36,6 +38,9 @@ const ALIGNED: &str = "v1-padded";
 
 /// A table with merge operands.
 const MERGES: &str = "v1-merges";
+
+/// A table whose keys are hashed with a seed.
+const SEEDED: &str = "v1-hash-seed";
 
 /// Tables whose filters have a version or a shape that is no longer read: they answer "maybe".
 const WITHOUT_FILTERS: [&str; 4] = [
@@ -56,6 +61,7 @@ const SHAPES: [FilterShape; GOLDEN.len()] = [
     FilterShape::Whole,
     FilterShape::Whole,
     FilterShape::Partitioned,
+    FilterShape::Whole,
     FilterShape::Whole,
     FilterShape::Whole,
 ];
@@ -101,8 +107,10 @@ struct Ungrouped<'a>(&'a Properties);
 
 impl fmt::Debug for Ungrouped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Properties { contents, block_bytes, compression, filter, engine, filters } = self.0;
-        f.debug_struct("Properties")
+        let Properties { contents, block_bytes, compression, filter, engine, filters, hash_seed } =
+            self.0;
+        let mut listed = f.debug_struct("Properties");
+        listed
             .field("entries", &contents.entries)
             .field("deletions", &contents.deletions)
             .field("keys", &contents.keys)
@@ -116,8 +124,11 @@ impl fmt::Debug for Ungrouped<'_> {
             .field("compression", compression)
             .field("filter", filter)
             .field("engine", engine)
-            .field("filters", filters)
-            .finish()
+            .field("filters", filters);
+        if *hash_seed != HashSeed::NONE {
+            listed.field("hash_seed", &hash_seed.word());
+        }
+        listed.finish()
     }
 }
 
@@ -141,6 +152,9 @@ fn golden_options(index: usize) -> TableOptions {
     // Several partitions of a few keys.
     (options.filters.shape, options.filters.partition_bytes) = (SHAPES[index], 256);
     options.block_align = name == ALIGNED;
+    if name == SEEDED {
+        options.hash_seed = HashSeed::new(0x0123_4567_89ab_cdef);
+    }
     options
 }
 
@@ -175,7 +189,7 @@ fn tables_of_earlier_versions_keep_their_contents() {
             }
             let mut stats = ReadStats::default();
             for entry in entries_of(index) {
-                let hash = trommel_filter::hash(&entry.key);
+                let hash = table.hash_seed().hash(&entry.key);
                 let found = table.get(&entry.key, hash, entry.seqno, &mut stats).unwrap();
                 assert_eq!(found.unwrap().value, entry.value);
                 assert!(table.filters().query(&entry.key, hash).maybe);
@@ -189,7 +203,7 @@ fn tables_of_earlier_versions_keep_their_contents() {
 #[test]
 fn todays_builder_writes_the_same_bytes() {
     for (index, (name, ..)) in GOLDEN.into_iter().enumerate() {
-        if !["v1-plain-one-level", ALIGNED, MERGES].contains(&name) {
+        if !["v1-plain-one-level", ALIGNED, MERGES, SEEDED].contains(&name) {
             continue;
         }
         let golden = DiskVfs.read(&golden_path(&format!("{name}.sst")), 1 << 20).unwrap();

@@ -22,4 +22,5 @@ mod loading;
 mod prefixes;
 mod reading;
 mod round_trip;
+mod seeds;
 mod sidecars;

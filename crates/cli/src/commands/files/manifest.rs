@@ -157,6 +157,7 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
         ("expiry_horizon", Value::Integer(info.contents.expiry_horizon)),
         ("merge_operator", info.contents.merge_operator.clone().into()),
         ("keyspace_operators", info.contents.keyspace_operators.into()),
+        ("hash_seed", info.contents.has_hash_seed.into()),
         ("last_seqno", Value::Integer(info.last_seqno)),
         ("next_file_number", Value::Integer(info.next_file_number)),
         ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),

@@ -19,6 +19,8 @@ pub(crate) struct Snapshots {
     /// The last sequence number whose group is completely in the memtable.
     visible: AtomicU64,
     live: Mutex<BTreeMap<SeqNo, usize>>,
+    /// That of the newest sorted load whose tables are in the view, or are about to be.
+    last_load: AtomicU64,
     /// What has expired is visible to none.
     pub(crate) expiry: Expiry,
 }
@@ -52,6 +54,17 @@ impl Snapshots {
     pub(crate) fn publish(&self, seqno: SeqNo) {
         debug_assert!(seqno >= self.visible.load(Ordering::Relaxed), "moments come in order");
         self.visible.store(seqno, Ordering::Release);
+    }
+
+    /// Announces that entries with this sequence number, in tables, join the view before it is
+    /// published.
+    pub(crate) fn announce_load(&self, seqno: SeqNo) {
+        self.last_load.store(seqno, Ordering::Release);
+    }
+
+    /// Whether a view loaded before this call may hold a load that is not visible as of `seqno`.
+    pub(crate) fn is_before_load(&self, seqno: SeqNo) -> bool {
+        seqno < self.last_load.load(Ordering::Acquire)
     }
 
     /// Registers the current sequence number.

@@ -179,6 +179,7 @@ impl Engine {
             log_number: has_log.then_some(active.log_number),
             ..VersionEdit::default()
         };
+        self.snapshots.announce_load(seqno);
         self.install_beside(edit, None, |view| (Arc::clone(&active), view.frozen.clone()))
             .map_err(|error| self.poison(error))?;
         leader.last_seqno = seqno;

@@ -277,9 +277,14 @@ impl View {
         ReadMoment { seqno, active, others: &self.ranges, horizons }
     }
 
-    /// The moment of a sequence number that was visible, or a snapshot's. It and the expiry
-    /// horizons were read after this view was loaded.
-    pub(crate) fn since(&self, seqno: SeqNo, horizons: Arc<Horizons>) -> Since {
+    /// The moment of a sequence number that was visible, or a snapshot's, and was read after this
+    /// view was loaded.
+    pub(crate) fn since(&self, seqno: SeqNo, snapshots: &Snapshots) -> Since {
+        let horizons = snapshots.horizons();
+        if snapshots.is_before_load(seqno) {
+            // What is loaded is newer, and in no memtable.
+            return Since { seqno, oldest: Weak::new(), version: Weak::new(), horizons };
+        }
         let (oldest, version) = (&self.active.memtable, &self.version);
         let (oldest, version) = (Arc::downgrade(oldest), Arc::downgrade(version));
         Since { seqno, oldest, version, horizons }

@@ -21,8 +21,8 @@
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
 //!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
 //!    their bytes.
-//! 5. None of this goes on for ever: a table rewritten for its dead entries is not again,
-//!    tombstones only move down, and small tables whose merge left as many, which can happen when
+//! 5. None of this goes on for ever: a table rewritten for its dead entries is not again (unless
+//!    more are estimated than the rewrite kept, half of the rest), tombstones only move down, and small tables whose merge left as many, which can happen when
 //!    memory for filters is short, are left alone ([`TableFile::stays_small`]).
 //!
 //! Each such rewrite takes a bounded number of bytes, so that needed work does not wait long.
@@ -84,9 +84,10 @@ pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
 /// drop entries; `None` if it has none to drop.
 fn rewrite_from(version: &Version, level: usize, table: &TableFile) -> Option<SeqNo> {
     let of_versions = has_dead(version, level, table).then_some(table.max_seqno);
-    let is_half = table.deleted_bytes().saturating_mul(DELETED_PART) >= table.file_bytes;
-    let of_ranges =
-        (table.deleted_bytes() > 0 && is_half).then(|| table.deleted_by().max(table.max_seqno));
+    let deleted = table.deleted_bytes().saturating_sub(table.kept_bytes());
+    let others = table.file_bytes.saturating_sub(table.kept_bytes());
+    let is_half = deleted > 0 && deleted.saturating_mul(DELETED_PART) >= others;
+    let of_ranges = is_half.then(|| table.deleted_by().max(table.max_seqno));
     of_versions.into_iter().chain(of_ranges).min()
 }
 

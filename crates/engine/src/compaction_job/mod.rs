@@ -146,7 +146,13 @@ impl Engine {
             return Ok(());
         }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
-        let small = (reason == Reason::Small).then_some(plan.upper.len());
+        let is_in_place = matches!(reason, Reason::Small | Reason::Dead);
+        let all =
+            |note: fn(&TableFile) -> bool| is_in_place && plan.tables().all(|table| note(table));
+        // What one kind of rewrite has found futile stays so after the other.
+        let is_small = reason == Reason::Small || all(TableFile::stays_small);
+        let is_rid = reason == Reason::Dead || all(TableFile::is_rid_of_dead);
+        let before = plan.upper.len();
         let mut merging = self.merging(&plan, id);
         for slice in self.slices(plan)? {
             self.check_merging()?;
@@ -154,10 +160,10 @@ impl Engine {
             // The next slice may need the space.
             self.sweep();
         }
-        if small.is_some_and(|before| merging.outputs.len() >= before) {
+        if is_small && merging.outputs.len() >= before {
             self.mark(&merging.outputs, TableFile::note_stays_small);
         }
-        if reason == Reason::Dead {
+        if is_rid {
             self.mark(&merging.outputs, TableFile::note_rid_of_dead);
         }
         self.statistics.jobs.count_compaction(merging.is_shared);

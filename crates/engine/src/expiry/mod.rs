@@ -25,6 +25,8 @@ mod horizons;
 mod keyspace_tests;
 mod marks;
 #[cfg(test)]
+mod rest_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

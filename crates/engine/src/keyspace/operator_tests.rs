@@ -249,3 +249,18 @@ fn others_read_by_the_operators_of_keyspaces() {
     assert_eq!(value(&db.open_keyspace("highs").unwrap().unwrap()), b"c");
     assert!(db.engine().version().has_keyspace_operators);
 }
+
+/// Regression: a transaction merged by the operator of the store into keys of a keyspace that was
+/// the first one and younger than its snapshot.
+#[test]
+fn a_transaction_merges_by_the_operator_of_a_younger_keyspace() {
+    let disk = Arc::new(SimDisk::new());
+    let summing = options(&disk).writes(|w| w.merge_operator(Merge::counter()));
+    let db = Db::open("db", summing).unwrap();
+    let transaction = db.begin();
+    let keyspace = db.keyspace("appended", appending()).unwrap();
+    let inside = transaction.keyspace(&keyspace).unwrap();
+    inside.merge("k", "a").unwrap();
+    inside.merge("k", "b").unwrap();
+    assert_eq!(inside.get("k").unwrap().unwrap(), b"ab".as_slice());
+}

@@ -72,8 +72,7 @@ impl Engine {
     /// A moment at which every later read sees all that was written before.
     pub(crate) fn since_now(&self) -> Since {
         let view = self.view.load();
-        let horizons = self.snapshots.horizons();
-        view.since(self.snapshots.visible(), horizons)
+        view.since(self.snapshots.visible(), &self.snapshots)
     }
 
     /// Whether a table has a version of `key` that is newer than `since`.

@@ -98,6 +98,17 @@ impl Engine {
         operands: &[&[u8]],
     ) -> Result<Option<Vec<u8>>> {
         let default = self.options.keyspaces.default_found_at(seqno);
+        self.apply_operands_in(default, physical, existing, operands)
+    }
+
+    /// As `apply_operands`, where the default keyspace is stored in this way.
+    pub(crate) fn apply_operands_in(
+        &self,
+        default: Space,
+        physical: &[u8],
+        existing: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> Result<Option<Vec<u8>>> {
         let operator = self.operator_for(default, physical)?;
         operator.full_merge(key_known(default, physical), existing, operands)
     }

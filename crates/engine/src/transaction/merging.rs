@@ -84,8 +84,10 @@ impl Transaction {
         operands: &[Vec<u8>],
     ) -> Result<Option<Slice>> {
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
-        let merged =
-            self.store().engine.apply_operands((key, self.seqno()), existing, &operands)?;
+        let engine = &self.store().engine;
+        // They may be of a keyspace that is younger than the snapshot.
+        let default = engine.options.keyspaces.default_of_tables();
+        let merged = engine.apply_operands_in(default, key, existing, &operands)?;
         Ok(merged.map(Slice::from))
     }
 }

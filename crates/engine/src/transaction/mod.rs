@@ -99,7 +99,7 @@ impl Transaction {
         // Before the snapshot is taken: see `View::since`.
         let view = store.engine.view.load();
         let snapshot = Snapshot::take(store);
-        let since = view.since(snapshot.seqno(), store.engine.snapshots.horizons());
+        let since = view.since(snapshot.seqno(), &store.engine.snapshots);
         let default = store.engine.options.keyspaces.default_at(snapshot.seqno());
         Self { snapshot, default, since, state: Mutex::default() }
     }

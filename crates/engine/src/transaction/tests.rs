@@ -388,3 +388,21 @@ fn merges_after_a_savepoint_are_undone() {
     assert_eq!(transaction.get("a").unwrap().unwrap(), [1]);
     assert_eq!(transaction.get("b").unwrap(), None);
 }
+
+/// Regression: what began after a load had joined the view, and before it was published, took the
+/// memtables for all that was written later, so that neither a transaction nor a conditional write
+/// met what was loaded.
+#[test]
+fn a_moment_before_a_load_is_not_held_by_memtables() {
+    let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::default()))).unwrap();
+    db.put("a", "").unwrap();
+    let engine = db.engine();
+    let before = engine.snapshots.visible();
+    db.load_sorted([Ok(("k", "loaded"))]).unwrap();
+    let view = engine.view.load();
+    let since = view.since(before, &engine.snapshots);
+    assert!(!view.holds_all_since(&since));
+    assert!(!view.differs_only_by_writes(&since, &engine.snapshots.horizons()));
+    let since = view.since(engine.snapshots.visible(), &engine.snapshots);
+    assert!(view.holds_all_since(&since));
+}

@@ -116,6 +116,8 @@ pub(crate) struct TableFile {
     stays_small: AtomicBool,
     /// Whether a rewrite for the sake of dead entries has left it as it is: readers need all of it.
     is_rid_of_dead: AtomicBool,
+    /// Bytes that were estimated to be deleted just after such a rewrite, which had kept them.
+    kept_bytes: AtomicU64,
     /// Whether it has left the store, or was replaced by a successor for the same file.
     is_obsolete: AtomicBool,
     /// Its open files, if others may remove them.
@@ -178,6 +180,7 @@ impl TableFile {
             estimated_at: AtomicU64::new(0),
             stays_small: AtomicBool::new(false),
             is_rid_of_dead: AtomicBool::new(false),
+            kept_bytes: AtomicU64::new(0),
             is_obsolete: AtomicBool::new(false),
             kept_files: OnceLock::new(),
             file: Arc::default(),
@@ -193,6 +196,7 @@ impl TableFile {
         // needs its filters rebuilt, and so on.
         next.stays_small = AtomicBool::new(self.stays_small());
         next.is_rid_of_dead = AtomicBool::new(self.is_rid_of_dead());
+        next.kept_bytes = AtomicU64::new(self.kept_bytes());
         next
     }
 
@@ -286,6 +290,12 @@ impl TableFile {
     /// Records that it is what a rewrite for the sake of dead entries has left.
     pub(crate) fn note_rid_of_dead(&self) {
         self.is_rid_of_dead.store(true, Ordering::Relaxed);
+        self.kept_bytes.store(self.deleted_bytes(), Ordering::Relaxed);
+    }
+
+    /// Bytes that are estimated to be deleted, but were not when it was rewritten for their sake.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether a rewrite for the sake of dead entries would be futile.

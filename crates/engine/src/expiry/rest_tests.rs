@@ -53,11 +53,13 @@ fn a_table_that_only_seems_expired_is_rewritten_once() {
     let before = tables();
     db.wait_idle().unwrap();
     assert_eq!(tables(), before);
+    let entries = || db.engine().version().tables().map(|(_, table)| table.entries).sum::<u64>();
+    let of_catalog = entries() - 200;
     // What expires later goes all the same.
     clock.advance(secs(102));
     db.put("next", "").unwrap();
     rest(&db);
-    assert_eq!(db.engine().version().tables().map(|(_, table)| table.entries).sum::<u64>(), 2);
+    assert_eq!(entries(), of_catalog + 1);
 }
 
 /// Tables of keyspaces with different options stay apart and small, and operands of different times

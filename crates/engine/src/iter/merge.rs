@@ -506,17 +506,18 @@ where
             if !self.heads[i].live || !key.is_some_and(is_inside) {
                 continue;
             }
+            // Loaded entries have one sequence number, so that the heads of long keys may be equal.
+            let (before, long) = (self.heads[i], self.long_key_of(i));
             let moved = match self.direction {
                 Direction::Forward => self.sources[i].skip_deleted(covering, to),
                 Direction::Backward => self.sources[i].skip_deleted_back(covering, from),
             };
             match moved {
                 Ok(true) => {
-                    let before = self.heads[i];
                     self.remember(i);
-                    has_moved |= i == self.top && before != self.heads[i];
                     moved_any = true;
-                    if before != self.heads[i] {
+                    if before != self.heads[i] || long != self.long_key_of(i) {
+                        has_moved |= i == self.top;
                         self.note_landing(i);
                     }
                 }
@@ -529,6 +530,12 @@ where
             self.sort_all();
         }
         Ok(has_moved)
+    }
+
+    /// The current key of source `i`, if its head does not hold it whole.
+    fn long_key_of(&self, i: usize) -> Option<Vec<u8>> {
+        let key = self.sources[i].internal_key()?.key;
+        (self.heads[i].len > SHOWN_BYTES).then(|| key.to_vec())
     }
 
     /// Checks that a skip of source `i` has come farther than its last one.

@@ -118,12 +118,7 @@ impl VisibleCursor {
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
-        let deleted = KnownDeleted::new(
-            ranges,
-            &store.engine.memory.gaps,
-            &store.engine.snapshots.expiry,
-            seqno,
-        );
+        let deleted = KnownDeleted::new(ranges, &store, &view, seqno);
         Self {
             merge: MergeCursor::in_lists(lists),
             seqno,

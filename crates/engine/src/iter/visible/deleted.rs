@@ -11,9 +11,11 @@ use trommel_base::{Cursor, CursorHints, SeqNo};
 use super::VisibleCursor;
 use crate::bounds::Bounds;
 use crate::error::Result;
-use crate::expiry::{Expiry, Horizons};
+use crate::expiry::Horizons;
+use crate::handle::Handle;
 use crate::iter::gate::RangeGate;
-use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
+use crate::ranges::{RangeCursor, RangeSet, RangeTombstone};
+use crate::view::View;
 
 /// What a cursor knows of deleted ranges.
 pub(super) struct KnownDeleted {
@@ -24,18 +26,18 @@ pub(super) struct KnownDeleted {
 }
 
 impl KnownDeleted {
-    /// What is known now for reads as of `seqno`, if anything is.
+    /// What is known now for reads of `view` as of `seqno`, if anything is.
     #[inline]
     pub(super) fn new(
         tombstones: Option<Arc<RangeSet>>,
-        gaps: &Gaps,
-        expiry: &Expiry,
+        store: &Handle,
+        view: &View,
         seqno: SeqNo,
     ) -> Option<Box<Self>> {
-        if tombstones.is_none() && gaps.is_empty() {
+        if tombstones.is_none() && store.engine.memory.gaps.is_empty() {
             return None;
         }
-        Some(Self::of(tombstones, gaps, expiry, seqno))
+        Some(Self::of(tombstones, store, view, seqno))
     }
 
     #[inline]
@@ -51,19 +53,27 @@ impl KnownDeleted {
     #[cold]
     fn of(
         tombstones: Option<Arc<RangeSet>>,
-        gaps: &Gaps,
-        expiry: &Expiry,
+        store: &Handle,
+        view: &View,
         seqno: SeqNo,
     ) -> Box<Self> {
         let none = Horizons::default();
         let expired = tombstones.as_ref().map_or(&none, |set| set.horizons());
-        let gaps = gaps.load();
-        // A later scan may have learned of a gap what has expired since this one began.
-        let gaps = gaps.filter(|_| expiry.are_published(expired));
+        let gaps = store.engine.memory.gaps.load();
+        // A later scan may have learned of a gap what has expired since this one began, or what was
+        // deleted in a memtable that this one does not read, beside what was put there.
+        let gaps = gaps.filter(|_| {
+            store.engine.snapshots.expiry.are_published(expired) && is_newest(view, store)
+        });
         let mut all = RangeSet::default();
         tombstones.iter().chain(&gaps).for_each(|set| all.extend(set));
         Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })
     }
+}
+
+/// Whether no memtable is newer than those of `view`.
+fn is_newest(view: &View, store: &Handle) -> bool {
+    Arc::ptr_eq(&view.active, &store.engine.view.load().active)
 }
 
 /// A gap of keys in which nothing is visible, while a scan passes it.
@@ -133,8 +143,12 @@ impl Gap {
     /// Whether it is long enough to be kept.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
-        let has_skipped = || self.gate.as_ref().is_some_and(|gate| gate.has_skipped());
-        self.keys >= WORTH_KEEPING && self.is_begun && !has_skipped()
+        self.keys >= WORTH_KEEPING && self.is_begun && !self.has_skipped()
+    }
+
+    /// Whether a filter has made the scan skip a table.
+    fn has_skipped(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.has_skipped())
     }
 }
 
@@ -206,6 +220,9 @@ impl VisibleCursor {
         let mut look = self.look_within(bounds)?;
         look.merge.seek_before(key).ok()?;
         look.pass_backward().ok()?;
+        if look.gap.has_skipped() {
+            return None;
+        }
         Some(look.found_or_reached().map(Bounds::after).unwrap_or_default())
     }
 
@@ -214,7 +231,7 @@ impl VisibleCursor {
         let mut look = self.look_within(Bounds { from: key.to_vec(), to: None })?;
         look.merge.seek(key, self.seqno).ok()?;
         look.pass_forward(None).ok()?;
-        look.found_or_reached().map(<[u8]>::to_vec)
+        look.found_or_reached().filter(|_| !look.gap.has_skipped()).map(<[u8]>::to_vec)
     }
 
     /// A cursor over what this one reads from, which stops after a number of keys.
@@ -237,7 +254,7 @@ impl VisibleCursor {
     /// in the next memtable.
     fn learn_gap(&mut self, gap: RangeTombstone) {
         let engine = &self.store.engine;
-        let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
+        let is_whole = is_newest(&self._view, &self.store);
         // A compaction filter may have removed what snapshots still see in the views they keep.
         let filters = engine.options.load().compaction.compaction_filter.is_some();
         // The view of a follower may be older than its newest visible sequence number.
@@ -246,12 +263,7 @@ impl VisibleCursor {
             engine.memory.gaps.add(gap);
             engine.account_ranges();
             let tombstones = self.deleted.take().and_then(|known| known.tombstones);
-            self.deleted = KnownDeleted::new(
-                tombstones,
-                &engine.memory.gaps,
-                &engine.snapshots.expiry,
-                self.seqno,
-            );
+            self.deleted = KnownDeleted::new(tombstones, &self.store, &self._view, self.seqno);
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) struct Following {
     manifest: FollowedManifest,
     /// The logs that the manifest needs, oldest first.
     logs: Vec<FollowedLog>,
-    /// The newest sequence number: of what was read, or of a time mark.
+    /// The newest sequence number: of what was read, or of a time mark that a manifest began with.
     last_seqno: SeqNo,
     /// What the current view was made from; `None` if it was made before anything was read.
     installed: Option<Installed>,
@@ -110,7 +110,7 @@ pub(super) fn read_manifest(vfs: &dyn Vfs, dir: &Path) -> Result<FollowedManifes
 impl Following {
     /// Nothing but `manifest` was read.
     pub(super) fn new(manifest: FollowedManifest) -> Self {
-        let last_seqno = manifest.state.last_seqno;
+        let last_seqno = newest_of_tables(&manifest.state);
         Self { manifest, logs: Vec::new(), last_seqno, installed: None, batches: 0, retries: 0 }
     }
 
@@ -188,7 +188,8 @@ impl Following {
             self.manifest = next;
         }
         let state = &self.manifest.state;
-        self.last_seqno = self.last_seqno.max(newest_of_tables(state));
+        // Not its newer marks and horizons: they may be those of writes that are not read yet.
+        self.last_seqno = self.last_seqno.max(state.last_seqno);
         engine.snapshots.expiry.learn(&state.version.time_marks);
         Ok(())
     }
@@ -351,7 +352,9 @@ fn new_memtable(engine: &Engine) -> Arc<Memtable> {
     Arc::new(Memtable::new(engine.options.load().writes.memtable, &engine.memory.arenas))
 }
 
-/// The newest sequence number that the tables and the time marks of a manifest account for.
+/// The newest sequence number that the tables and the time marks of a manifest account for, of
+/// which no log was read yet. If writes were lost, their marks are not, and later writes have higher
+/// numbers.
 fn newest_of_tables(state: &ManifestState) -> SeqNo {
     let marks = &state.version.time_marks;
     let marked = marks.last().map_or(0, |mark| mark.from);

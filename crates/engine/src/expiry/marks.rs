@@ -178,12 +178,12 @@ impl TimeMarks {
         }
     }
 
-    /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire.
+    /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire. Horizons
+    /// that it lacks stay: they are those of keyspaces that were dropped, which readers may see.
     pub(crate) fn learn(&mut self, recorded: &Self, is_on: bool) {
         if let Some(others) = &recorded.keyspaces {
             self.separate();
             let all = self.keyspaces.get_or_insert_default();
-            all.retain(|id, _| *id == DEFAULT_ID || others.contains_key(id));
             for (id, other) in others {
                 let own = all.entry(*id).or_default();
                 own.seqno = own.seqno.max(other.seqno);
@@ -195,7 +195,26 @@ impl TimeMarks {
         }
         self.forget_before(self.horizon.max(recorded.horizon));
         if is_on {
-            recorded.marks.iter().for_each(|mark| self.add(mark.from, mark.until));
+            recorded.marks.iter().for_each(|mark| self.insert(*mark));
+        }
+    }
+
+    /// Adds a mark at its place: that of a sorted load is in no log, and may be learned after that
+    /// of a later write. What is before the first one has expired.
+    fn insert(&mut self, mark: TimeMark) {
+        let at = self.marks.partition_point(|own| own.from < mark.from);
+        let is_between = at > 0 && self.marks.get(at).is_some_and(|own| own.from > mark.from);
+        if !is_between {
+            return self.add(mark.from, mark.until);
+        }
+        let is_full = self.marks.len() >= MOST_MARKS;
+        // If there is no room, those before it expire later.
+        let from = if is_full { at - 1 } else { at };
+        if !is_full {
+            self.marks.insert(at, TimeMark { until: self.marks[at - 1].until, ..mark });
+        }
+        for later in &mut self.marks[from..] {
+            later.until = later.until.max(mark.until);
         }
     }
 

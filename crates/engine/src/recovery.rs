@@ -245,7 +245,7 @@ impl Engine {
                 None => _ = active.insert(*op, seqno, &self.snapshots),
             }
             if id_of(op.key) == Some(CATALOG_ID) {
-                self.options.keyspaces.note_changed();
+                self.options.keyspaces.note_changing();
             }
         }
         Ok(end - 1)

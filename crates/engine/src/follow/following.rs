@@ -318,10 +318,7 @@ impl Following {
         let has_new = self.version().tables().any(|(_, table)| {
             table.max_seqno > visible && *table.smallest < next[..] && *table.largest >= first[..]
         });
-        if has_new {
-            engine.options.keyspaces.note_changed();
-        }
-        engine.options.keyspaces.expect_operators();
+        engine.options.keyspaces.expect_operators(has_new);
     }
 
     /// The version of the manifest, with the time marks of the logs.

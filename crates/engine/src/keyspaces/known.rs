@@ -18,8 +18,10 @@ use crate::sync::{read_lock, write_lock};
 #[derive(Debug, Default)]
 pub(super) struct KnownKeyspaces {
     by_id: BTreeMap<u32, KnownKeyspace>,
-    /// Whether the catalog was read.
+    /// Whether the catalog was read, as it is visible.
     are_all: bool,
+    /// Whether an entry of the catalog was read from a log that is not visible yet.
+    are_changing: bool,
     /// The store's options that those below were derived from.
     base: Option<Arc<Options>>,
     /// The options of tables, by the text that stands for those of a keyspace.
@@ -52,7 +54,7 @@ pub(crate) enum OwnOperator {
         /// The name of the keyspace.
         keyspace: String,
     },
-    /// The catalog was not read.
+    /// The catalog was not read, or not since it changed.
     Unknown,
 }
 
@@ -97,13 +99,18 @@ impl Keyspaces {
         write_lock(&self.known).are_all = true;
     }
 
-    /// The catalog has changed since it was read: operators are unknown until it is read again.
-    pub(crate) fn note_changed(&self) {
-        write_lock(&self.known).are_all = false;
+    /// The catalog is about to change.
+    pub(crate) fn note_changing(&self) {
+        write_lock(&self.known).are_changing = true;
     }
 
-    /// Keyspaces may have merge operators of their own.
-    pub(crate) fn expect_operators(&self) {
+    /// Keyspaces may have merge operators of their own. If the catalog has changed since it was
+    /// read, in a table or as noted, new ones are unknown until it is read again.
+    pub(crate) fn expect_operators(&self, has_changed: bool) {
+        let mut known = write_lock(&self.known);
+        if std::mem::take(&mut known.are_changing) || has_changed {
+            known.are_all = false;
+        }
         self.has_operators.store(true, Ordering::Release);
     }
 
@@ -183,10 +190,11 @@ impl Keyspaces {
     pub(crate) fn own_operator(&self, id: Option<u32>) -> Option<OwnOperator> {
         let id = id.filter(|id| *id > CATALOG_ID)?;
         let known = read_lock(&self.known);
-        if !known.are_all {
-            return Some(OwnOperator::Unknown);
-        }
-        let keyspace = known.by_id.get(&id)?;
+        let keyspace = known.by_id.get(&id).filter(|known| known.operator().is_some());
+        // One that is known does not change.
+        let Some(keyspace) = keyspace else {
+            return (!known.are_all).then_some(OwnOperator::Unknown);
+        };
         let RecordedOperator { name, operator } = keyspace.operator()?;
         Some(match operator {
             Some(operator) => OwnOperator::Given(operator.clone()),

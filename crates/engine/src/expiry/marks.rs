@@ -178,12 +178,12 @@ impl TimeMarks {
         }
     }
 
-    /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire.
+    /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire. Horizons
+    /// that it lacks stay: they are those of keyspaces that were dropped, which readers may see.
     pub(crate) fn learn(&mut self, recorded: &Self, is_on: bool) {
         if let Some(others) = &recorded.keyspaces {
             self.separate();
             let all = self.keyspaces.get_or_insert_default();
-            all.retain(|id, _| *id == DEFAULT_ID || others.contains_key(id));
             for (id, other) in others {
                 let own = all.entry(*id).or_default();
                 own.seqno = own.seqno.max(other.seqno);

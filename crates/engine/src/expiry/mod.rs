@@ -151,6 +151,23 @@ impl ExpiryState {
         due
     }
 
+    fn was_dropped(&self, id: u32) -> bool {
+        self.dropped.iter().any(|(dropped, _)| *dropped == id)
+    }
+
+    /// Forgets the horizons of dropped keyspaces that no snapshot sees, if `oldest` is the oldest.
+    fn forget_dropped(&mut self, oldest: Option<SeqNo>) {
+        let is_seen = |seqno: SeqNo| oldest.is_some_and(|oldest| oldest < seqno);
+        let Self { dropped, marks, .. } = self;
+        dropped.retain(|(id, seqno)| {
+            let stays = is_seen(*seqno);
+            if let Some(keyspaces) = marks.keyspaces_mut().filter(|_| !stays) {
+                keyspaces.remove(id);
+            }
+            stays
+        });
+    }
+
     /// Whether the `ttl` of each keyspace that expires is known.
     fn is_known(&self) -> bool {
         let mut keyspaces = self.marks.keyspaces().into_iter().flatten();
@@ -231,23 +248,33 @@ impl Expiry {
     pub(crate) fn differs(&self, named: &BTreeMap<u32, Duration>, live: &BTreeSet<u32>) -> bool {
         let state = lock(&self.state);
         let mut known = state.marks.keyspaces().into_iter().flatten();
-        state.named != *named || !known.all(|(id, _)| *id == DEFAULT_ID || live.contains(id))
+        let is_known = |(id, horizon): (&u32, &KeyspaceHorizon)| {
+            let is_gone = || horizon.since == 0 && state.was_dropped(*id);
+            *id == DEFAULT_ID || live.contains(id) || is_gone()
+        };
+        state.named != *named || !known.all(is_known)
     }
 
     /// Sets how long entries of the named keyspaces last, of which `live` are all that there are:
-    /// the catalog was read.
-    pub(crate) fn set_keyspace_ttls(&self, named: BTreeMap<u32, Duration>, live: &BTreeSet<u32>) {
+    /// the catalog was read. Those that are missing were dropped by `seqno`; `oldest` is as in
+    /// [`drop_keyspace`](Self::drop_keyspace).
+    pub(crate) fn set_keyspace_ttls(
+        &self,
+        named: BTreeMap<u32, Duration>,
+        live: &BTreeSet<u32>,
+        (seqno, oldest): (SeqNo, Option<SeqNo>),
+    ) {
         let mut state = lock(&self.state);
         let now = self.clock.unix_millis();
         let gone: Vec<u32> =
             state.marks.keyspaces().into_iter().flatten().map(|(id, _)| *id).collect();
         for id in gone.into_iter().filter(|id| *id != DEFAULT_ID && !named.contains_key(id)) {
             state.set_since(id, false, now);
-            let is_dropped = !live.contains(&id);
-            if let Some(keyspaces) = state.marks.keyspaces_mut().filter(|_| is_dropped) {
-                keyspaces.remove(&id);
+            if !live.contains(&id) && !state.was_dropped(id) {
+                state.dropped.push((id, seqno));
             }
         }
+        state.forget_dropped(oldest);
         named.keys().for_each(|id| state.set_since(*id, true, now));
         state.named = named;
         self.changed(&mut state);
@@ -259,14 +286,7 @@ impl Expiry {
         self.set_keyspace_ttl(id, None);
         let mut state = lock(&self.state);
         state.dropped.push((id, seqno));
-        let is_seen = |seqno: SeqNo| oldest.is_some_and(|oldest| oldest < seqno);
-        let (kept, gone) =
-            std::mem::take(&mut state.dropped).into_iter().partition(|one| is_seen(one.1));
-        state.dropped = kept;
-        let gone: Vec<(u32, SeqNo)> = gone;
-        if let Some(keyspaces) = state.marks.keyspaces_mut() {
-            gone.iter().for_each(|(id, _)| _ = keyspaces.remove(id));
-        }
+        state.forget_dropped(oldest);
         self.publish(&state, self.due.load(Ordering::Acquire));
     }
 

@@ -116,13 +116,18 @@ impl Handle {
         if engine.version().catalog_salt.is_none() || !expiry.differs(&ttls, &live) {
             return Ok(());
         }
+        let (snapshots, visible) = (engine.snapshots.live(), engine.snapshots.visible());
+        let follows = engine.options.load().opening.follows;
+        // Reads that have loaded the view of before, and not the horizons yet, count as snapshots.
+        let before = follows.then(|| visible.saturating_sub(1));
+        let seen = (visible, snapshots.into_iter().chain(before).min());
         let expires = engine.version().time_marks.is_on();
         if expires || ttls.is_empty() {
-            expiry.set_keyspace_ttls(ttls, &live);
+            expiry.set_keyspace_ttls(ttls, &live, seen);
             return Ok(());
         }
         // Readers do not look at the clock yet: times were not recorded before a crash.
-        engine.change_times(|expiry| expiry.set_keyspace_ttls(ttls, &live))
+        engine.change_times(|expiry| expiry.set_keyspace_ttls(ttls, &live, seen))
     }
 
     fn unknown_entry(&self, name: &[u8]) -> Error {

@@ -43,9 +43,9 @@ use crate::log::tail::LogTail;
 use crate::manifest::current;
 use crate::manifest::state::ManifestState;
 use crate::recovery::recorded_operator;
-use crate::space::{CATALOG_ID, header};
+use crate::space::{CATALOG_ID, Space, header};
 use crate::version::{Fences, Version};
-use crate::view::{LoggedMemtable, View};
+use crate::view::{LoggedMemtable, ReadAt, View};
 
 /// Attempts before a missing file or corruption is an error.
 const ATTEMPTS: u32 = 10;
@@ -273,37 +273,68 @@ impl Following {
         if let Some(recorded) = self.version().merge_operator.clone() {
             adopt_operator(engine, &recorded)?;
         }
-        if self.version().catalog_salt.is_some() {
-            // Before a reader sees the keys of other keyspaces.
-            engine.options.keyspaces.set_mapped();
-            engine.snapshots.expiry.separate();
-        }
-        self.expect_operators(engine);
         let logs = self.logs.first().zip(self.logs.last());
         let logs = logs.map(|(first, last)| (first.tail.number(), last.tail.number()));
         let read = (self.manifest.position(), logs);
-        if self.installed == Some(read) {
-            engine.snapshots.publish(last_seqno);
-            return Ok(last_seqno);
+        let is_new = self.installed != Some(read);
+        let salt = self.version().catalog_salt;
+        let salt = salt.filter(|_| engine.options.keyspaces.default_now() == Space::Plain);
+        if salt.is_some() {
+            // Before a reader sees the keys of other keyspaces.
+            engine.snapshots.expiry.separate();
         }
+        let before = engine.view.load_full();
+        let view = if is_new { Arc::new(self.next_view(engine)) } else { Arc::clone(&before) };
+        let begins_catalog =
+            salt.map_or(Ok(false), |salt| self.has_catalog(engine, &view, salt))?;
+        self.expect_operators(engine);
+        let version = Arc::clone(&view.version);
+        let publish = || {
+            if !is_new {
+                engine.snapshots.publish(last_seqno);
+                return Ok(last_seqno);
+            }
+            engine.note_backlog(&version);
+            engine.replace_view(|_| {
+                // Before the view: see the head of the module.
+                engine.snapshots.publish(last_seqno);
+                Arc::unwrap_or_clone(view)
+            });
+            Ok(last_seqno)
+        };
+        if begins_catalog {
+            // The keys with the marker are elsewhere from this moment on.
+            engine.options.keyspaces.map_default(publish)?;
+        } else {
+            publish()?;
+        }
+        if is_new {
+            self.installed = Some(read);
+            leave_missing(engine, &before.version, &version);
+            engine.settle_filters(&version);
+        }
+        Ok(last_seqno)
+    }
+
+    /// A view of what was read.
+    fn next_view(&self, engine: &Engine) -> View {
         let version = Arc::new(self.version_to_read(engine));
         let fences = Arc::new(Fences::of(&version));
-        let before = engine.version();
         let mut memtables = self.logs.iter().rev().map(|log| Arc::clone(&log.memtable));
         let active = memtables
             .next()
             .unwrap_or_else(|| Arc::new(LoggedMemtable::new(new_memtable(engine), 0)));
-        let frozen = memtables.collect();
-        engine.note_backlog(&version);
-        engine.replace_view(|_| {
-            // Before the view: see the head of the module.
-            engine.snapshots.publish(last_seqno);
-            View::new(active, frozen, Arc::clone(&version), fences)
-        });
-        self.installed = Some(read);
-        leave_missing(engine, &before, &version);
-        engine.settle_filters(&version);
-        Ok(last_seqno)
+        View::new(active, memtables.collect(), version, fences)
+    }
+
+    /// Whether the catalog is in `view`, about which no reader knows yet.
+    fn has_catalog(&self, engine: &Engine, view: &Arc<View>, salt: u64) -> Result<bool> {
+        let at = ReadAt { seqno: self.last_seqno, view: Some(view) };
+        let header = engine.catalog_header(salt, Some(at));
+        if !matches!(header, Ok(Some(_))) {
+            engine.snapshots.expiry.unite();
+        }
+        Ok(header?.is_some())
     }
 
     /// Before a reader sees operands of keyspaces: until the catalog was read again, which of them

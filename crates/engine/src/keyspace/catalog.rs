@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use crate::batch::{OpKind, WriteBatch};
 use crate::bounds::Bounds;
+use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
@@ -27,6 +28,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::options::WriteOptions;
 use crate::space::{CATALOG_ID, HEADER_BYTES, LAST_ID, MARKER, Space};
 use crate::sync::{MutexGuard, write_lock};
+use crate::view::ReadAt;
 
 /// How the catalog is stored.
 const CATALOG: Space = Space::Named(CATALOG_ID);
@@ -36,6 +38,20 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// Most bytes of keys and values that move when a store gets its first keyspace.
 const MOVED_BYTES: usize = 64 << 20;
+
+impl Engine {
+    /// The first entry of the catalog with this salt, as of `at` or now. Without it, keys are
+    /// stored plain, and expire as such: the owner was killed before it wrote the catalog.
+    pub(crate) fn catalog_header(
+        &self,
+        salt: u64,
+        at: Option<ReadAt<'_>>,
+    ) -> Result<Option<CatalogHeader>> {
+        let first = self.get(&CATALOG.key(b""), at)?;
+        let header = first.and_then(|value| CatalogHeader::decode(&value));
+        Ok(header.filter(|header| header.salt == salt))
+    }
+}
 
 impl Handle {
     /// Reads the catalog of a store that was just opened. If that fails, the next use of it tries
@@ -52,7 +68,9 @@ impl Handle {
     /// Handles to keyspaces stay valid; one that was dropped is empty.
     pub(crate) fn follow_catalog(self: &Arc<Self>) -> Result<()> {
         let version = self.engine.version();
-        let Some(salt) = version.catalog_salt else { return Ok(()) };
+        if version.catalog_salt.is_none() {
+            return Ok(());
+        }
         let keyspaces = &self.engine.options.keyspaces;
         let mut catalog = keyspaces.catalog();
         catalog.is_loaded = false;
@@ -60,26 +78,19 @@ impl Handle {
             // Keys are about to be read whose keyspaces have operators, or expire.
             return self.load(&mut catalog);
         }
-        self.catalog_header(salt).map(drop)
-    }
-
-    /// The first entry of the catalog. Without it, keys are stored plain, and expire as such: the
-    /// owner was killed before it wrote the catalog.
-    fn catalog_header(&self, salt: u64) -> Result<Option<CatalogHeader>> {
-        let first = self.engine.get(&CATALOG.key(b""), None)?;
-        let header = first.and_then(|value| CatalogHeader::decode(&value));
-        let header = header.filter(|header| header.salt == salt);
-        if header.is_none() {
-            self.engine.options.keyspaces.set_plain();
-            self.engine.snapshots.expiry.unite();
-        }
-        Ok(header)
+        Ok(())
     }
 
     fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
         let (mut live, mut ttls) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
         if let Some(salt) = self.engine.version().catalog_salt {
-            catalog.header = self.catalog_header(salt)?;
+            let engine = &self.engine;
+            catalog.header = engine.catalog_header(salt, None)?;
+            // A follower knows that before it reads.
+            if catalog.header.is_none() && !engine.options.load().opening.follows {
+                engine.options.keyspaces.set_plain();
+                engine.snapshots.expiry.unite();
+            }
         }
         if catalog.header.is_some() {
             let keyspaces = &self.engine.options.keyspaces;

@@ -166,12 +166,14 @@ impl Keyspaces {
         Ok(())
     }
 
-    /// The default keyspace of an opened store has been stored as [`Space::Default`] for long.
+    /// The default keyspace of an opened store has been stored as [`Space::Default`] for long,
+    /// unless it is known since when.
     pub(crate) fn set_mapped(&self) {
-        self.mapped_from.store(0, Ordering::Release);
+        let (done, found) = (Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.mapped_from.compare_exchange(PLAIN, 0, done, found);
     }
 
-    /// There is no catalog after all: the default keyspace of a followed store is stored plain.
+    /// There is no catalog after all: the default keyspace is stored plain.
     pub(crate) fn set_plain(&self) {
         self.mapped_from.store(PLAIN, Ordering::Release);
     }

@@ -6,6 +6,8 @@
 mod following;
 mod manifest;
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 mod tests;
 mod timer;
 

@@ -381,7 +381,7 @@ fn new_memtable(engine: &Engine) -> Arc<Memtable> {
 }
 
 /// The newest sequence number that the tables and the time marks of a manifest account for, of
-/// which no log was read yet. If writes were lost, their marks are not, and later writes have higher
+/// which no log was read yet. The marks of lost writes may remain, and later writes have higher
 /// numbers.
 fn newest_of_tables(state: &ManifestState) -> SeqNo {
     let marks = &state.version.time_marks;

@@ -74,9 +74,17 @@ impl Handle {
     /// What a scan of this part reads from, and how its keys are stored as of then.
     #[inline]
     fn pin_in(self: &Arc<Self>, part: Part<'_>, at: Option<ReadAt<'_>>) -> Result<(Pinned, Space)> {
-        let pinned = self.pin(at)?;
-        let space = part.space_at(&self.engine.options.keyspaces, pinned.seqno)?;
-        Ok((pinned, space))
+        let keyspaces = &self.engine.options.keyspaces;
+        let may_change = at.is_none() && matches!(part, Part::Default);
+        loop {
+            let before = if may_change { keyspaces.default_now() } else { Space::Plain };
+            let pinned = self.pin(at)?;
+            let space = part.space_at(keyspaces, pinned.seqno)?;
+            // Otherwise the view may be older than the mapping of the default keyspace: once.
+            if !may_change || keyspaces.default_now() == before {
+                return Ok((pinned, space));
+            }
+        }
     }
 
     #[inline]

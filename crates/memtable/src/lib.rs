@@ -102,7 +102,7 @@ pub struct Memtable {
 }
 
 /// The index of a memtable.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "a memtable has one; lookups follow no pointer to it"
 )]

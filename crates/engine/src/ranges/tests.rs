@@ -416,8 +416,8 @@ fn a_gap_is_no_gap_for_what_is_written_in_it() {
     }
 }
 
-/// Regression: a scan that had pinned its view before a memtable was frozen read its sequence number
-/// later, and a gap learned meanwhile hid from it what a batch deleted, but not what it put instead.
+/// Regression: a scan that had pinned its view before a memtable was frozen read its sequence
+/// number later, and a gap learned meanwhile hid from it what a batch deleted, but not what it put.
 #[test]
 fn a_gap_does_not_tear_a_batch_for_a_reader_of_an_older_view() {
     let db = filled(&Arc::default(), 100);

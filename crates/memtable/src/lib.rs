@@ -102,10 +102,7 @@ pub struct Memtable {
 }
 
 /// The index of a memtable.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "a memtable has one; lookups follow no pointer to it"
-)]
+#[allow(clippy::large_enum_variant, reason = "a memtable has one; lookups follow no pointer to it")]
 enum AnyIndex {
     Hash(HashIndex),
     SkipList(Box<ListIndex>),

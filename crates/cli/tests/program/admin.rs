@@ -51,6 +51,9 @@ fn settled(text: &str, program: &Program) -> String {
 #[test]
 fn reports_on_a_store_are_as_documented() {
     let program = with_many();
+    let table = files(&program.path("db"), "sst").remove(0);
+    let table: u64 = table.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+    let rebuild = format!("rebuild-filters --filters=ribbon:12 --table={table}");
     let mut text = String::new();
     for line in [
         "stats",
@@ -66,7 +69,7 @@ fn reports_on_a_store_are_as_documented() {
         "options",
         "verify",
         "rebuild-filters --filters=blocked:12 --level=0 --dry-run",
-        "rebuild-filters --filters=ribbon:12 --table=3",
+        &rebuild,
         "rebuild-filters --filters=blocked:12 --format=json",
         "verify",
         "compact --filters=blocked:20",

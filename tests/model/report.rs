@@ -235,9 +235,11 @@ fn the_default_filters_meet_their_theory() {
         assert!((row.bits_stored / requested - 1.0).abs() < 0.03, "{report}");
         let bytes = row.bits_stored * row.keys as f64 / 8.0;
         assert!((bytes - row.filter_bytes as f64).abs() < 0.01, "{report}");
-        // These filters are so large that they vary less than the lookups do.
+        // These filters are so large that they vary less than the lookups do. Of three intervals of
+        // 95%, one misses for one seed in seven; three standard deviations are half as wide again.
         let ((low, high), expected) = (row.rates.interval.unwrap(), row.rates.expected.unwrap());
-        assert!(low <= expected && expected <= high, "{report}");
+        let more = (high - low) / 4.0;
+        assert!(low - more <= expected && expected <= high + more, "{report}");
     }
 }
 

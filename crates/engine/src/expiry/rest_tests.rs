@@ -72,7 +72,7 @@ fn small_tables_of_operands_are_left_alone() {
     let keyspaces: Vec<_> = (1..=4)
         .map(|nth| {
             let lasting = KeyspaceOptions::new().ttl(secs(10_000 * nth));
-            db.keyspace(&nth.to_string(), lasting).unwrap()
+            db.keyspace(nth.to_string(), lasting).unwrap()
         })
         .collect();
     for _ in 0..3 {

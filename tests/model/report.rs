@@ -228,6 +228,7 @@ fn the_default_filters_meet_their_theory() {
         let sigmas = level.deviation(SCATTER_AT_23_BITS);
         assert!(sigmas.abs() < 3.0, "{sigmas} standard deviations: {report}");
     }
+    let mut outside = 0;
     for row in &report.levels {
         assert_eq!(row.kind, FilterKind::Paired);
         let requested = row.bits_requested.unwrap();
@@ -235,12 +236,12 @@ fn the_default_filters_meet_their_theory() {
         assert!((row.bits_stored / requested - 1.0).abs() < 0.03, "{report}");
         let bytes = row.bits_stored * row.keys as f64 / 8.0;
         assert!((bytes - row.filter_bytes as f64).abs() < 0.01, "{report}");
-        // These filters are so large that they vary less than the lookups do. Of three intervals of
-        // 95%, one misses for one seed in seven; three standard deviations are half as wide again.
+        // These filters are so large that they vary less than the lookups do.
         let ((low, high), expected) = (row.rates.interval.unwrap(), row.rates.expected.unwrap());
-        let more = (high - low) / 4.0;
-        assert!(low - more <= expected && expected <= high + more, "{report}");
+        outside += u32::from(expected < low || expected > high);
     }
+    // One of three intervals of 95% misses for one seed in seven, two for one in 140.
+    assert!(outside <= 1, "{report}");
 }
 
 #[test]

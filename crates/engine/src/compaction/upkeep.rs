@@ -21,9 +21,10 @@
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
 //!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
 //!    their bytes.
-//! 5. None of this goes on for ever: a table rewritten for its dead entries is not again (unless
-//!    more are estimated than the rewrite kept, half of the rest), tombstones only move down, and small tables whose merge left as many, which can happen when
-//!    memory for filters is short, are left alone ([`TableFile::stays_small`]).
+//! 5. None of this goes on for ever: a table rewritten for its dead entries is not again, unless
+//!    half of the rest is estimated to be deleted beyond what the rewrite has kept; tombstones only
+//!    move down; and small tables whose merge left as many, which can happen when memory for
+//!    filters is short, are left alone ([`TableFile::stays_small`]).
 //!
 //! Each such rewrite takes a bounded number of bytes, so that needed work does not wait long.
 //!

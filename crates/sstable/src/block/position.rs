@@ -267,7 +267,7 @@ impl Position {
         is_common
     }
 
-    /// Decodes entry `i` alone, if few were since the last seek, it is common, and its key is short.
+    /// Decodes entry `i` alone, if few were since the last seek, it is common and its key short.
     #[inline(always)]
     fn decode_single(&mut self, block: &Block<'_>, i: usize) -> Option<KeyHead> {
         if self.singles >= SINGLES {

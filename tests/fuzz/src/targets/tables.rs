@@ -66,6 +66,7 @@ fn query(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
     let there = entries.iter().step_by(step).map(|(key, ..)| &**key);
     let keys: Vec<&[u8]> = there.chain(others).collect();
     let mut stats = ReadStats::default();
+    let hash = |key: &[u8]| table.hash_seed().hash(key);
     let mut cursor = table.cursor(ScanOptions::default());
     for key in &keys {
         let verdict = table.filters().query(key, hash(key));

@@ -86,14 +86,42 @@ impl Engine {
         // A flush only adds.
         if !edit.removed.is_empty() {
             self.retire_missing(&before, &after);
-            // The tombstones that scans have passed may be gone.
-            self.memory.gaps.clear();
-            self.account_ranges();
+            self.forget_useless_gaps();
         }
         self.settle_filters(&after);
         drop(manifest);
         self.estimate_deleted();
         Ok(())
+    }
+
+    /// Forgets the gaps in which no table has tombstones, unless a memtable may have them there, or
+    /// what scans pass has expired.
+    fn forget_useless_gaps(&self) {
+        let view = self.view.load();
+        let are_in_memory = view.memtables().any(|logged| logged.has_many_tombstones());
+        if are_in_memory || !view.version.ranges.horizons().are_none() {
+            return;
+        }
+        let with_tombstones = view.version.tables().filter(|(_, table)| table.deletions > 0);
+        let mut tables: Vec<_> =
+            with_tombstones.map(|(_, table)| (&*table.smallest, &*table.largest)).collect();
+        tables.sort_unstable();
+        // Up to which key the tables up to each one reach.
+        let mut furthest: &[u8] = &[];
+        let reach: Vec<_> = tables
+            .iter()
+            .map(|(_, largest)| {
+                furthest = furthest.max(largest);
+                furthest
+            })
+            .collect();
+        self.memory.gaps.retain(|gap| {
+            let begins_before =
+                |table: &(&[u8], &[u8])| gap.to.as_deref().is_none_or(|to| table.0 < to);
+            let before = tables.partition_point(begins_before);
+            before.checked_sub(1).is_some_and(|last| reach[last] >= &*gap.from)
+        });
+        self.account_ranges();
     }
 
     /// The time marks and the expiry horizon, if they are not those that the manifest holds.

@@ -11,7 +11,7 @@ use trommel_memtable::Memtable;
 use crate::batch::Operation;
 use crate::bounds::Bounds;
 use crate::expiry::Horizons;
-use crate::ranges::{LiveRanges, LoadedRanges, RangeSet};
+use crate::ranges::{Gaps, LiveRanges, LoadedRanges, RangeSet};
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicUsize, Guard, Mutex, Swap, lock};
 use crate::version::{Candidates, Fences, Version};
@@ -90,6 +90,11 @@ impl LoggedMemtable {
     #[inline(never)]
     fn delete_range(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
         op.range_tombstone(seqno).is_some_and(|range| self.ranges.add(range, snapshots))
+    }
+
+    /// Whether it has so many tombstones that a scan may learn of gaps among them.
+    pub(crate) fn has_many_tombstones(&self) -> bool {
+        self.tombstones.load(Ordering::Relaxed) >= Gaps::FEWEST_KEYS as usize
     }
 
     /// Whether nothing was written to it.

@@ -4,8 +4,8 @@
 //! scan or older, will ever be visible to a reader as of its sequence number or a later one. That
 //! is what a range tombstone with this sequence number says, so it is kept as one, in memory only:
 //! later scans skip the gap, except for what was written in it since, and readers as of an
-//! earlier moment do not see it. Writes invalidate nothing. All are forgotten when a compaction has
-//! removed tables, as their tombstones may be gone.
+//! earlier moment do not see it. Neither writes nor compactions make a gap wrong; one in which
+//! compactions have left no tombstones is forgotten, because nothing is saved by skipping it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,9 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
+    /// A gap of as many keys is kept for later scans.
+    pub(crate) const FEWEST_KEYS: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
+
     /// Whether none was found yet: all that most scans look at.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
@@ -45,13 +48,20 @@ impl Gaps {
         self.load().map_or(0, |known| known.memory_bytes())
     }
 
-    /// Forgets all gaps.
-    pub(crate) fn clear(&self) {
-        if !self.is_empty() {
-            let _none_is_added = lock(&self.adding);
-            self.any.store(false, Ordering::Release);
-            self.known.store(None);
+    /// Forgets the gaps for which `is_useful` returns false.
+    pub(crate) fn retain(&self, is_useful: impl Fn(&RangeTombstone) -> bool) {
+        if self.is_empty() {
+            return;
         }
+        let _none_is_added = lock(&self.adding);
+        let Some(known) = self.known.load_full() else { return };
+        let (useful, useless): (Vec<_>, Vec<_>) = known.tombstones().partition(is_useful);
+        if useless.is_empty() {
+            return;
+        }
+        self.any.store(!useful.is_empty(), Ordering::Release);
+        let known = RangeSet::default().with(useful, &Readers::at(Vec::new()));
+        self.known.store((!known.is_empty()).then(|| Arc::new(known)));
     }
 
     /// Adds a gap in which a scan as of `gap.seqno` has found nothing.

@@ -393,6 +393,31 @@ fn a_gap_is_known_whole_after_a_seek_into_it() {
     }
 }
 
+/// Regression: every compaction forgot all gaps. It forgets those that it has left without
+/// tombstones.
+#[test]
+fn a_compaction_keeps_gaps_in_which_there_are_tombstones() {
+    let db = filled(&Arc::default(), 30_000);
+    (10..1_000_u32).for_each(|key| _ = db.delete(key.to_be_bytes()).unwrap());
+    let snapshot = db.snapshot();
+    (20_000..20_990_u32).for_each(|key| _ = db.delete(key.to_be_bytes()).unwrap());
+    db.flush().unwrap();
+    assert_eq!(db.iter().count(), 28_020);
+    let store = db.handle();
+    let is_known = |key: u32| {
+        let gaps = store.engine.memory.gaps.load();
+        gaps.is_some_and(|gaps| gaps.covering(&key.to_be_bytes(), MAX_SEQNO) > 0)
+    };
+    assert!(is_known(500) && is_known(20_500));
+    // The tombstones that the snapshot does not see stay.
+    db.compact_all().unwrap();
+    assert_eq!((is_known(500), is_known(20_500)), (false, true));
+    drop(snapshot);
+    db.compact_all().unwrap();
+    assert!(store.engine.memory.gaps.is_empty());
+    assert_eq!((db.iter().count(), db.iter().rev().count()), (28_020, 28_020));
+}
+
 /// What is written into a known gap is found, by any later reader and no earlier one.
 #[test]
 fn a_gap_is_no_gap_for_what_is_written_in_it() {

@@ -2,7 +2,7 @@
 //!
 //! A cursor looks up range tombstones and what earlier scans have learned in one place. Where it
 //! passes many keys without finding a visible one, it adds that to what is known
-//! ([`Gaps`](crate::ranges::Gaps)).
+//! ([`Gaps`]).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::expiry::Horizons;
 use crate::handle::Handle;
 use crate::iter::gate::RangeGate;
-use crate::ranges::{RangeCursor, RangeSet, RangeTombstone};
+use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 use crate::view::View;
 
 /// What a cursor knows of deleted ranges.
@@ -93,8 +93,6 @@ pub(super) struct Gap {
 
 /// From the key with this number on, a gap is remembered.
 const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
-/// A gap of as many keys is kept for later scans.
-const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
 /// A scan that keeps a gap looks for its other end, this many times as far as it has come.
 const LOOK_FACTOR: u32 = 8;
 /// Most keys that it passes to find it.
@@ -143,7 +141,7 @@ impl Gap {
     /// Whether it is long enough to be kept.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
-        self.keys >= WORTH_KEEPING && self.is_begun && !self.has_skipped()
+        self.keys >= Gaps::FEWEST_KEYS && self.is_begun && !self.has_skipped()
     }
 
     /// Whether a filter has made the scan skip a table.

@@ -103,9 +103,10 @@ pub trait CompactionFilter: Send + Sync + fmt::Debug {
     /// store.
     fn name(&self) -> &str;
 
-    /// What becomes of an entry. Called by several threads at once. It may read the same store, but
-    /// must neither write to it nor wait for a compaction of it: a write may wait for compactions,
-    /// and if there are no background threads, it runs them itself while other writes wait for it.
+    /// What becomes of an entry. Called by several threads at once. Of the same store it may get
+    /// single keys, or several at once, of any keyspace; in the default one, keys that do not begin
+    /// with `FF FF FF FF`. It must do nothing else with it: a write may wait for compactions, and
+    /// the creation of the first keyspace, for which scans and transactions wait, is a write.
     fn filter(&self, context: &CompactionContext, key: &[u8], value: &[u8]) -> FilterDecision;
 }
 

@@ -447,7 +447,8 @@ impl Db {
     /// those of the store cause compactions later, as any write does. Writers and readers go on
     /// meanwhile, except that writers wait at the end while the memtables are flushed; compactions
     /// that are running then are waited for. One load runs at a time. An error of `entries` ends
-    /// the load, and is returned.
+    /// the load, and is returned. Tables that compactions replace meanwhile stay on disk until it
+    /// ends.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Unsorted`], [`Error::KeyTooLong`] and [`Error::ValueTooLong`]. In

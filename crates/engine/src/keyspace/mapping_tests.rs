@@ -210,3 +210,23 @@ fn a_recovery_passes_no_header_to_the_merge_operator() {
     let is_own = |key: &Vec<u8>| **key == *b"key" || **key == *MARKED;
     assert!(!called.is_empty() && called.iter().all(is_own), "{called:?}");
 }
+
+/// A transaction that is older than the first keyspace iterates over keys as they were stored then,
+/// among which its own writes to the keyspace are none.
+#[test]
+fn writes_to_a_younger_keyspace_are_no_default_keys() {
+    let options = Options::default().vfs(Arc::new(MemoryVfs::new()));
+    let db = Db::open("db", options).unwrap();
+    db.put("a", "1").unwrap();
+    let older = db.begin();
+    let named = db.keyspace("named", KeyspaceOptions::new()).unwrap();
+    older.keyspace(&named).unwrap().put("key", "own").unwrap();
+    older.put(MARKED, "2").unwrap();
+    let keys = |range: crate::TransactionRange<'_>| -> Vec<Vec<u8>> {
+        range.map(|entry| entry.unwrap().0.to_vec()).collect()
+    };
+    assert_eq!(keys(older.iter()), [b"a", MARKED]);
+    let backward: Vec<_> = older.iter().rev().map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert_eq!(backward, [MARKED, b"a"]);
+    assert_eq!(keys(older.keyspace(&named).unwrap().iter()), [b"key"]);
+}

@@ -69,7 +69,9 @@ impl Db {
     /// from now on; a store that was opened read-only keeps those that it has. A merge operator
     /// stays. Creating a keyspace is a single small write, with the durability of the store.
     ///
-    /// The first one makes the store unreadable for versions of Trommel without keyspaces.
+    /// The first one makes the store unreadable for versions of Trommel without keyspaces, and
+    /// writes the default keyspace's keys that begin with `FF FF FF FF` anew: what is left of
+    /// their time to live begins again.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) if the name has not 1 to 255 bytes, if

@@ -98,8 +98,8 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
     /// `existing` is the value before them, if there is one. At most 1 GiB; with `None`, the key
     /// has no value.
     ///
-    /// Called by several threads at once. It may read the same store, but must neither write to it
-    /// nor wait for a flush or a compaction of it.
+    /// Called by several threads at once. It must not use the store that calls it: that may wait
+    /// for the flush, the compaction or the creation of a keyspace that this call is part of.
     ///
     /// # Errors
     /// Why they cannot be applied, in words: reads of the key then fail with

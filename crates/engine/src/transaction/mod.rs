@@ -620,4 +620,9 @@ impl TransactionState {
     fn note(&mut self, keyspace: Option<&Arc<KeyspaceState>>) {
         keyspace.into_iter().for_each(|keyspace| add_once(&mut self.keyspaces, keyspace));
     }
+
+    /// Whether this physical key is one of a named keyspace that it has written to.
+    fn is_in_keyspace(&self, key: &[u8]) -> bool {
+        self.keyspaces.iter().any(|keyspace| keyspace.space().holds(key))
+    }
 }

@@ -163,6 +163,7 @@ impl<'a> TransactionRange<'a> {
             };
             let Some(key) = own else { return Ok(None) };
             let value = match state.writes.get(key) {
+                _ if self.space == Space::Plain && state.is_in_keyspace(key) => None,
                 Some(OwnValue::Set(value)) => value.map(Slice::from),
                 // The snapshot has no value between the fetched key and the last one yielded.
                 Some(OwnValue::Merged { base, operands }) => {

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -24,6 +24,7 @@ const FILES: [&str; 11] = [
     "keyspaces.toml",
     "merges.toml",
     "following.toml",
+    "seeds.toml",
 ];
 
 /// What a replacement calls to learn whether a bug is the active one.

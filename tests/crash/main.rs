@@ -11,6 +11,7 @@
 //! * [`recovering`]: the same while a store recovers from the last one.
 //! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way; [`full`]:
 //!   a full disk; [`lies`]: a lying disk.
+//! * [`feeds`]: consumers of change feeds, which go on after a power failure.
 //! * [`expiry`]: entries that expire; [`keyspaces`]: batches over keyspaces, and drops.
 //! * [`groups`]: writers that share a sync.
 //! * [`killed`]: processes killed at random on the real disk; [`killed_at`]: at every call.
@@ -31,6 +32,8 @@ mod boundaries;
 mod expiry;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod feeds;
 #[cfg(test)]
 mod following;
 #[cfg(test)]

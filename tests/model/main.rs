@@ -21,6 +21,7 @@
 //! * [`merges`]: merge operators beside failures, expiry, transactions and compactions.
 //! * [`expiry`]: entries that expire, against a model in which each version has a time.
 //! * [`followers`]: followers beside a writer, against a model and under threads.
+//! * [`changes`]: change feeds, whose consumers are killed and resumed.
 //! * [`loads`]: sorted entries loaded past the log.
 //! * [`keyspaces`]: several keyspaces, against a map for each.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
@@ -46,6 +47,7 @@
 
 mod adversary;
 mod budget;
+mod changes;
 mod compaction_filter;
 mod config;
 mod cut_stores;

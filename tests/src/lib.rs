@@ -22,6 +22,8 @@ mod book {
     struct Errors;
     #[doc = include_str!("../../docs/book/following.md")]
     struct Following;
+    #[doc = include_str!("../../docs/book/changes.md")]
+    struct Changing;
     #[doc = include_str!("../../docs/book/isolation.md")]
     struct Isolation;
     #[doc = include_str!("../../docs/book/merge.md")]

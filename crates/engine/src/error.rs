@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::Corruption;
+use trommel_base::{Corruption, SeqNo};
 use trommel_vfs::Vfs;
 
 use crate::conflict::Conflict;
@@ -160,6 +160,24 @@ pub enum Error {
         /// to be opened without its operator.
         given: String,
     },
+    /// Changes that a feed ([`Db::changes_since`](crate::Db::changes_since)) was to yield are not
+    /// in the logs, or not any more: their logs were removed, or they were loaded
+    /// ([`Db::load_sorted`](crate::Db::load_sorted)). None of them was skipped.
+    ChangesMissing {
+        /// The sequence number after which changes are missing.
+        after: SeqNo,
+        /// The oldest sequence number after it from which the feed can go on: that of a change, or
+        /// of the next write. `changes_since(oldest - 1)` does.
+        oldest: SeqNo,
+    },
+    /// A feed was to begin after a sequence number that the store does not have: it is that of
+    /// another store, or this one is an earlier state of it, from a backup, a salvage or a repair.
+    ChangesAhead {
+        /// The sequence number after which the feed was to begin.
+        after: SeqNo,
+        /// The newest one of the store.
+        newest: SeqNo,
+    },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
     Internal {
         /// Which invariant.
@@ -204,6 +222,8 @@ impl Error {
             | Self::Merge(_)
             | Self::OtherMergeOperator { .. }
             | Self::Unsorted { .. }
+            | Self::ChangesMissing { .. }
+            | Self::ChangesAhead { .. }
             | Self::ReadOnly => ErrorKind::Usage,
         }
     }
@@ -304,6 +324,9 @@ fn remedy(error: &io::Error) -> &'static str {
 /// What to do about a corrupt file. Files of one backup belong together.
 fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
+        Some("archive") => {
+            "only change feeds read it: begin one after it; removing it loses nothing else"
+        }
         Some("log") => {
             "restore the store from a backup, or trommel repair it into a new one; or open it with \
              the option salvage (trommel flush --salvage), which keeps everything before the damage \
@@ -418,6 +441,15 @@ fn write_unsorted(f: &mut fmt::Formatter<'_>, position: u64) -> fmt::Result {
     )
 }
 
+fn write_missing(f: &mut fmt::Formatter<'_>, after: SeqNo, oldest: SeqNo) -> fmt::Result {
+    write!(
+        f,
+        "changes after sequence number {after} are not in the logs, which have those from {oldest} \
+         on: read the store as of a snapshot, and continue the feed after its sequence number \
+         (WriteSettings::log_archive_bytes keeps more; sorted loads are in no log)"
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -473,6 +505,13 @@ impl fmt::Display for Error {
             Self::OtherMergeOperator { dir, keyspace, recorded, given } => {
                 write_other_operator(f, (dir, keyspace.as_ref()), recorded, given)
             }
+            Self::ChangesMissing { after, oldest } => write_missing(f, *after, *oldest),
+            Self::ChangesAhead { after, newest } => write!(
+                f,
+                "there is no change {after}, as the newest is {newest}: the store is another one, or \
+                 an earlier state of it; read it as of a snapshot, and begin a feed after its \
+                 sequence number"
+            ),
             Self::Internal { what } => {
                 write!(
                     f,

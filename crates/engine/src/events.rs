@@ -121,6 +121,12 @@ pub(crate) fn logs_kept(bytes: u64, error: &Error) {
     let _ = (bytes, error);
 }
 
+/// A log could not be archived: change feeds will find a gap.
+pub(crate) fn log_not_archived(number: u64, error: &Error) {
+    event!(warn, number, %error, "a log could not be archived for change feeds");
+    let _ = (number, error);
+}
+
 /// The options file could not be written.
 pub(crate) fn options_not_recorded(error: &Error) {
     event!(warn, %error, "the options of the store could not be recorded");

@@ -24,6 +24,11 @@ pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::log(number))
 }
 
+/// Path of the archived log `number` in `dir`.
+pub(crate) fn archived_log_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(names::archived_log(number))
+}
+
 /// Path of table `number` in `dir`.
 pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::table(number))

@@ -2,9 +2,11 @@
 //!
 //! 1. The entries that some reader may still see are written in order; the memtable's own range
 //!    tombstones are applied to them.
-//! 2. One edit adds the table, hands the range tombstones over to the version, and names the oldest
+//! 2. The logs that held the memtable's writes are [archived](crate::log_archive), if a change feed
+//!    may read them.
+//! 3. One edit adds the table, hands the range tombstones over to the version, and names the oldest
 //!    log that is still needed. Its installation replaces the memtable by the table.
-//! 3. The logs that held the memtable's writes are queued for deletion.
+//! 4. These logs are queued for deletion.
 
 use std::sync::Arc;
 
@@ -36,6 +38,9 @@ impl Engine {
         let last_seqno = self.write_memtable(frozen, &mut outputs)?;
         let tables = outputs.finish()?;
         let oldest_log = self.oldest_log_after(frozen);
+        if oldest_log != 0 {
+            self.archive_logs(frozen);
+        }
         let edit = VersionEdit {
             log_number: Some(oldest_log),
             last_seqno: Some(last_seqno),
@@ -51,12 +56,21 @@ impl Engine {
             self.remove_earlier_logs(frozen);
             let log = log_path(&self.files.dir, frozen.log_number);
             self.files.deletion_queue.add_spare(log, frozen.log_number, log_bytes);
+            self.files.archive.shrink();
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
         let time = start.elapsed();
         self.statistics.jobs.count_flush(bytes, time);
         crate::events::flushed(bytes, time);
         Ok(())
+    }
+
+    /// Archives the logs of `frozen`, if that is on.
+    fn archive_logs(&self, frozen: &LoggedMemtable) {
+        if self.files.archive.is_on() {
+            self.files.deletion_queue.will_link(frozen.log_number);
+            self.files.archive.add(frozen.logs());
+        }
     }
 
     /// Removes the logs that `frozen`, now a table, was replayed from. If recovery dropped bytes,

@@ -89,6 +89,7 @@ mod batch;
 mod bounds;
 mod budget;
 mod budget_history;
+mod changes;
 mod compaction;
 mod compaction_filter;
 mod compaction_job;
@@ -133,6 +134,7 @@ mod levels;
 mod limiter;
 mod live_keys;
 mod log;
+mod log_archive;
 mod lookup_trace;
 mod maintenance;
 mod manifest;
@@ -160,6 +162,7 @@ mod recovery_report;
 mod repair;
 mod report;
 mod rescue;
+mod retry;
 mod shared_merge;
 mod snapshot;
 mod snapshots;
@@ -187,6 +190,7 @@ pub use background::BackgroundError;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
 pub use bounds::KeyRange;
 pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
+pub use changes::{ChangedBatch, ChangedKeyspace, ChangedOp, Changes};
 pub use compaction_filter::{CompactionContext, CompactionFilter, FilterDecision};
 pub use conflict::{Conflict, Expected};
 pub use conformance::Conformance;
@@ -222,8 +226,8 @@ pub use rescue::RecordBeyond;
 pub use snapshot::Snapshot;
 pub use sorted_load::LoadReport;
 pub use stats::{
-    BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats, LookupStats,
-    MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,
+    ArchiveStats, BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats,
+    LookupStats, MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,
 };
 pub use transaction::{Transaction, TransactionRange};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};

@@ -287,6 +287,10 @@ impl Engine {
         self.backlog.set_debt(debt(&version, &options.planner()));
         self.memory.arenas.set_limit(options.arena_limit());
         self.files.deletion_queue.set_spare_limit(options.writes.spare_file_bytes);
+        self.files.archive.keep_bytes(options.archive_bytes());
+        if self.access.check_writable().is_ok() {
+            self.files.archive.shrink();
+        }
         self.background.limiter.set_limit(options.background_limit());
         self.options.store(options);
         drop(one_at_a_time);
@@ -375,7 +379,7 @@ impl Engine {
         }
         let options = self.options.load_full();
         if options.opening.read_only || self.access.is_poisoned() {
-            self.access.refuse_reads(Error::Closed);
+            self.refuse_all();
             return self.access.check_unpoisoned();
         }
         // What has expired stays so, whatever the clock says at the next open.
@@ -392,17 +396,23 @@ impl Engine {
                 self.rotate(leader)?;
             }
             // Set while no other thread leads: no write finds the store open with its log ended.
-            self.access.refuse_reads(Error::Closed);
+            self.refuse_all();
             self.finish_log(leader)
         });
         // After any failure: the lock is about to be released.
-        self.access.refuse_reads(Error::Closed);
+        self.refuse_all();
         ended?;
         if options.writes.log {
             Ok(())
         } else {
             self.wait_until(&awaited, |view| view.frozen.is_empty())
         }
+    }
+
+    /// Refuses all calls from now on, those of waiting change feeds included.
+    fn refuse_all(&self) {
+        self.access.refuse_reads(Error::Closed);
+        self.writes.publication.notify();
     }
 
     /// The last step of closing, when no background job is running any more. The manifest records a

@@ -1,5 +1,5 @@
 //! The names of files in a store's directory: `LOCK`, `CURRENT`, `OPTIONS`, `MANIFEST-n`, `n.log`,
-//! `n.sst`, `n.flt`, `n.spare`, with numbers of at least six digits.
+//! `n.archive`, `n.sst`, `n.flt`, `n.spare`, with numbers of at least six digits.
 //!
 //! A name is ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
 //! `._000007.sst` are foreign, and foreign files are never read or deleted.
@@ -30,6 +30,11 @@ pub(crate) fn log(number: u64) -> String {
     format!("{number:06}.log")
 }
 
+/// The name of the archived log `number`.
+pub(crate) fn archived_log(number: u64) -> String {
+    format!("{number:06}.archive")
+}
+
 /// The name of table `number`.
 pub(crate) fn table(number: u64) -> String {
     format!("{number:06}.sst")
@@ -52,6 +57,8 @@ pub(crate) enum Numbered {
     Manifest(u64),
     /// `n.log`
     Log(u64),
+    /// `n.archive`
+    ArchivedLog(u64),
     /// `n.sst`
     Table(u64),
     /// `n.flt`
@@ -70,6 +77,7 @@ impl Numbered {
             let (digits, extension) = name.split_once('.')?;
             match extension {
                 "log" => Self::Log(number(digits)?),
+                "archive" => Self::ArchivedLog(number(digits)?),
                 "sst" => Self::Table(number(digits)?),
                 "flt" => Self::FilterSidecar(number(digits)?),
                 "spare" => Self::Spare(number(digits)?),
@@ -84,6 +92,7 @@ impl Numbered {
         match self {
             Self::Manifest(number) => manifest(number),
             Self::Log(number) => log(number),
+            Self::ArchivedLog(number) => archived_log(number),
             Self::Table(number) => table(number),
             Self::FilterSidecar(number) => filter_sidecar(number),
             Self::Spare(number) => spare(number),
@@ -95,6 +104,7 @@ impl Numbered {
         match self {
             Self::Manifest(n)
             | Self::Log(n)
+            | Self::ArchivedLog(n)
             | Self::Table(n)
             | Self::FilterSidecar(n)
             | Self::Spare(n) => n,
@@ -116,6 +126,7 @@ mod tests {
             for file in [
                 Numbered::Manifest(number),
                 Numbered::Log(number),
+                Numbered::ArchivedLog(number),
                 Numbered::Table(number),
                 Numbered::FilterSidecar(number),
                 Numbered::Spare(number),

@@ -114,6 +114,12 @@ impl MetricsText {
         self.gauge("range_tombstones", "Range tombstones in the manifest.", all.range_tombstones);
         let help = "Estimated bytes in tables that range tombstones delete or that have expired.";
         self.gauge("deleted_bytes", help, all.deleted_bytes);
+        let archive = &stats.archive;
+        self.gauge("archived_logs", "Logs kept for change feeds.", archive.logs);
+        self.gauge("archived_log_bytes", "Bytes of logs kept for change feeds.", archive.bytes);
+        self.counter("archived_logs_removed", "Archived logs removed.", archive.removed);
+        let help = "Logs that could not be archived.";
+        self.counter("logs_not_archived", help, archive.failed);
         let help = "Whether background work keeps failing (1) or not (0).";
         let fails = all.error.as_ref().is_some_and(BackgroundError::is_current);
         self.gauge("background_failing", help, u8::from(fails));

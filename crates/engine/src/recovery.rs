@@ -53,6 +53,7 @@ use crate::files::room::Room;
 use crate::files::{list, log_path};
 use crate::log::reader::Record;
 use crate::log::recover;
+use crate::log_archive::LogArchive;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
@@ -144,8 +145,10 @@ impl Engine {
         *engine.options.record() = record;
         room.is_in(&engine.files.deletion_queue);
         engine.files.deletion_queue.set_spare_limit(engine.options.load().writes.spare_file_bytes);
+        engine.files.archive.keep_bytes(engine.options.load().archive_bytes());
         if engine.options.load().opening.read_only {
             let replayed = engine.replay(&plan, recovered.state, ReplayTarget::Memory)?;
+            engine.note_replayed(&plan);
             engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);
             if let Some(what) = doubt {
@@ -157,8 +160,10 @@ impl Engine {
         engine.settle_filters(&engine.version());
         engine.estimate_deleted();
         engine.record_first_options(&listing);
+        engine.files.archive.find(&listing);
         if engine.recovery.dropped.is_empty() {
             engine.remove_leftovers(&list(&*vfs, dir)?);
+            engine.files.archive.shrink();
         }
         crate::events::opened(engine.recovery.replayed_batches, engine.recovery.dropped.len());
         Ok(engine)
@@ -216,6 +221,17 @@ impl Engine {
         lock(&self.writes.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
+    }
+
+    /// Notes the replayed logs of a read-only store, for change feeds.
+    fn note_replayed(&self, plan: &recover::ReplayPlan) {
+        let mut logs: Vec<u64> = plan.logs().collect();
+        let Some(newest) = logs.pop() else { return };
+        self.replace_view(|view| {
+            let active = Arc::new(view.active.logged_in(newest, logs));
+            let (version, fences) = (Arc::clone(&view.version), Arc::clone(&view.fences));
+            View::new(active, view.frozen.clone(), version, fences)
+        });
     }
 
     /// Applies the batch of `record` to `active`. Its sequence numbers must be above `last_seqno`,
@@ -310,6 +326,10 @@ impl Engine {
             state.version = state.version.apply(&edit).map_err(|error| Error::internal(error.0))?;
         }
         state.next_file_number = self.files.next_file_number.load(Ordering::Relaxed);
+        if !keeps_logs && carried.is_empty() && !self.options.load().opening.salvage {
+            // A salvage leaves a log that feeds could not read to its end.
+            self.files.archive.add(plan.filled_logs());
+        }
         let manifest = self.create_manifest(manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
         self.note_backlog(&version);
@@ -489,6 +509,7 @@ pub(crate) fn assemble(
     let lock = Arc::new(HeldLock::new(held));
     let access = Access::new(dir, Arc::clone(&lock), options.opening.read_only);
     let next_file_number = recovered.state.next_file_number;
+    let archive = LogArchive::new(Arc::clone(&options.vfs), dir.to_path_buf(), Arc::clone(&lock));
     let queue = DeletionQueue::new(Arc::clone(&options.vfs), next_file_number, lock);
     let memory = first_memory(&options);
     let hash_seed = recovered.state.version.hash_seed.unwrap_or_default();
@@ -500,6 +521,7 @@ pub(crate) fn assemble(
         next_file_number: AtomicU64::new(next_file_number),
         tables: first_tables(dir, &options, &memory.blocks, &memory.shares, hash_seed),
         deletion_queue: Arc::new(queue),
+        archive,
         manifest: Mutex::default(),
         log_ends: recovered.state.log_ends.clone(),
     };

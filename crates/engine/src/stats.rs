@@ -8,11 +8,12 @@ use crate::counters::FilterTotals;
 use crate::engine::Engine;
 use crate::job_counters::JobCounter;
 use crate::levels::LEVELS;
+use crate::log_archive::ArchiveCounts;
 use crate::prefix::Prefix;
 use crate::version::logical_level;
 pub use groups::{
-    BackgroundStats, CompactionStats, FilterStats, FlushStats, LookupStats, PrefixStats,
-    RebuildStats, ScanStats, StallStats, WriteStats,
+    ArchiveStats, BackgroundStats, CompactionStats, FilterStats, FlushStats, LookupStats,
+    PrefixStats, RebuildStats, ScanStats, StallStats, WriteStats,
 };
 
 /// One level that holds data.
@@ -112,6 +113,9 @@ pub struct Stats {
     /// Background work.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub background: BackgroundStats,
+    /// Archived logs.
+    #[cfg_attr(feature = "serde", serde(flatten))]
+    pub archive: ArchiveStats,
     /// Open tables.
     pub open_tables: usize,
     /// Filters of the current tables.
@@ -167,6 +171,7 @@ impl Engine {
                 log_syncs: totals.log_syncs,
             },
             background: self.background_stats(),
+            archive: self.archive_stats(),
             open_tables: self.files.tables.open_tables(),
             filters: FilterStats {
                 unusable: self.files.tables.unusable_filters(&self.version()),
@@ -220,6 +225,11 @@ impl Engine {
             },
             error: self.background_error(),
         }
+    }
+
+    fn archive_stats(&self) -> ArchiveStats {
+        let ArchiveCounts { logs, bytes, removed, failed } = self.files.archive.counts();
+        ArchiveStats { logs, bytes, removed, failed }
     }
 
     fn level_stats(&self) -> Vec<LevelStats> {
@@ -375,6 +385,10 @@ mod tests {
             "stalled_by_level_0",
             "stalled_by_debt",
             "background_error",
+            "archived_logs",
+            "archived_log_bytes",
+            "archived_logs_removed",
+            "logs_not_archived",
             "open_tables",
             "unusable_filters",
             "filters_not_held",

@@ -9,6 +9,7 @@ use trommel_vfs::Vfs;
 
 use crate::files::deletion_queue::DeletionQueue;
 use crate::log::LogEnds;
+use crate::log_archive::LogArchive;
 use crate::manifest::active::ActiveManifest;
 use crate::sync::{AtomicU64, Mutex};
 use crate::version::TableCache;
@@ -27,6 +28,8 @@ pub(crate) struct StoreFiles {
     pub(crate) tables: Arc<TableCache>,
     /// The deletion queue of obsolete files.
     pub(crate) deletion_queue: Arc<DeletionQueue>,
+    /// Obsolete logs that are kept for change feeds.
+    pub(crate) archive: LogArchive,
     /// None in a read-only store.
     pub(crate) manifest: Mutex<Option<ActiveManifest>>,
     /// Ends of logs when the store was opened, as recorded in its manifest.

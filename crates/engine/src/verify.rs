@@ -8,6 +8,7 @@
 //!    blocked meanwhile, so the files must be exactly as long as their writers know, and none may
 //!    look torn. In a store that was opened read-only, or whose writes have failed, an incomplete
 //!    end is reported when it is opened and is not an error here.
+//! 3. The archived logs: every record.
 //!
 //! [`Engine::verify`] stops at the first corruption, [`Engine::verify_all`] lists all of it, and
 //! [`directory`] does so for a store that cannot be opened.
@@ -15,6 +16,7 @@
 mod directory;
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,9 +28,10 @@ use crate::damage::KeySpan;
 use crate::damage::{Damage, Remedy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::{list, log_path, table_path};
+use crate::files::{archived_log_path, list, log_path, table_path};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, LogEnds, read_whole};
+use crate::log_archive::archived;
 use crate::manifest::active::ActiveManifest;
 use crate::manifest::current::{self, Current};
 use crate::names::{self, Numbered};
@@ -185,6 +188,7 @@ impl Engine {
             let damage = || vec![options_file::damage(&error, &self.files.dir)];
             on_error(report, error.clone(), &damage)?;
         }
+        self.verify_archive(report, on_error)?;
         if self.options.load().opening.read_only || self.access.poisoned().is_some() {
             // A concurrent flush may remove a log once its table is installed.
             let manifest = lock(&self.files.manifest);
@@ -209,6 +213,25 @@ impl Engine {
             };
             self.verify_needed(needed, report, on_error)
         })
+    }
+
+    /// Verifies the archived logs, of which some may be removed meanwhile.
+    fn verify_archive(&self, report: &mut VerifyReport, on_error: &mut OnError<'_>) -> Result<()> {
+        let listing = list(&*self.files.vfs, &self.files.dir)?;
+        for number in archived(&listing).into_keys() {
+            let path = archived_log_path(&self.files.dir, number);
+            let needed =
+                FileToVerify { path: path.clone(), kind: FileKind::Log, number, end: End::Any };
+            match self.verify_log(&needed, report) {
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let damage = || vec![Damage::of(&error, &path, Remedy::Remove)];
+                    on_error(report, error.clone(), &damage)?;
+                }
+                Ok(()) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Verifies the options file, if there is one, while changes are blocked.

@@ -108,6 +108,11 @@ impl LoggedMemtable {
         (self.memtable.memory_bytes() + self.ranges.memory_bytes()) as u64
     }
 
+    /// The numbers of the logs that hold its writes, oldest first.
+    pub(crate) fn logs(&self) -> impl Iterator<Item = u64> {
+        self.earlier_logs.iter().copied().chain([self.log_number])
+    }
+
     /// Number of the oldest log that holds a write of this memtable.
     pub(crate) fn oldest_log(&self) -> u64 {
         self.earlier_logs.first().copied().unwrap_or(self.log_number)

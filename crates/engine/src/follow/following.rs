@@ -27,7 +27,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use trommel_base::{Corruption, SeqNo};
 use trommel_memtable::Memtable;
@@ -35,22 +34,17 @@ use trommel_vfs::Vfs;
 
 use super::manifest::FollowedManifest;
 use crate::engine::Engine;
-use crate::env;
 use crate::error::{Error, Result};
 use crate::files::log_path;
 use crate::log::FileKind;
-use crate::log::tail::LogTail;
+use crate::log::tail::{LogTail, TakenRecord};
 use crate::manifest::current;
 use crate::manifest::state::ManifestState;
 use crate::recovery::recorded_operator;
+use crate::retry::retried;
 use crate::space::{CATALOG_ID, Space, header};
 use crate::version::{Fences, Version};
 use crate::view::{LoggedMemtable, ReadAt, View};
-
-/// Attempts before a missing file or corruption is an error.
-const ATTEMPTS: u32 = 10;
-/// The pause after the first of them; each later one is twice as long, half a second in all.
-const FIRST_PAUSE: Duration = Duration::from_micros(500);
 
 /// What was read of a store.
 #[derive(Debug)]
@@ -78,28 +72,6 @@ struct FollowedLog {
     memtable: Arc<LoggedMemtable>,
     /// The highest sequence number in it; until it has any, that of what was written before.
     last_seqno: SeqNo,
-}
-
-/// Runs `attempt` until it succeeds, or fails by what the owner of the store cannot have caused.
-/// Returns the number of attempts that failed, too.
-fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> (u32, Result<T>) {
-    for failed in 0..ATTEMPTS {
-        match attempt() {
-            Err(error) if may_pass(&error) => env::sleep(FIRST_PAUSE * 2_u32.pow(failed)),
-            outcome => return (failed, outcome),
-        }
-    }
-    (ATTEMPTS, attempt())
-}
-
-/// Whether the error may come from changes that the owner of the store makes meanwhile.
-fn may_pass(error: &Error) -> bool {
-    use std::io::ErrorKind::{NotFound, UnexpectedEof};
-    match error {
-        Error::Corruption(_) => true,
-        Error::Io { source, .. } => matches!(source.kind(), NotFound | UnexpectedEof),
-        _ => false,
-    }
 }
 
 /// Reads the current manifest of `dir`.
@@ -219,7 +191,7 @@ impl Following {
             let ended = tail.read(&*engine.files.vfs, &mut |record| {
                 *last_seqno = engine.replay_batch(memtable, number, &record, *last_seqno)?;
                 self.batches += 1;
-                Ok(())
+                Ok(TakenRecord::Taken)
             })?;
             let last_seqno = *last_seqno;
             self.last_seqno = self.last_seqno.max(last_seqno);
@@ -292,6 +264,7 @@ impl Following {
         let publish = || {
             if !is_new {
                 engine.snapshots.publish(last_seqno);
+                engine.writes.publication.notify();
                 return Ok(last_seqno);
             }
             engine.note_backlog(&version);
@@ -300,6 +273,7 @@ impl Following {
                 engine.snapshots.publish(last_seqno);
                 Arc::unwrap_or_clone(view)
             });
+            engine.writes.publication.notify();
             Ok(last_seqno)
         };
         if begins_catalog {

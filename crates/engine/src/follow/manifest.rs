@@ -8,7 +8,7 @@ use trommel_vfs::Vfs;
 
 use crate::error::Result;
 use crate::log::FileKind;
-use crate::log::tail::LogTail;
+use crate::log::tail::{LogTail, TakenRecord};
 use crate::manifest::reader::{apply, decode_edit};
 use crate::manifest::state::ManifestState;
 use crate::names;
@@ -65,7 +65,7 @@ impl FollowedManifest {
             let edit = decode_edit(record, &path)?;
             *state = apply(state, *edits + 1, record, &edit, &path)?;
             *edits += 1;
-            Ok(())
+            Ok(TakenRecord::Taken)
         })?;
         self.is_closed = ended.is_some();
         Ok(())

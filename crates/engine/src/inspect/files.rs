@@ -28,6 +28,8 @@ pub enum Role {
     Manifest,
     /// `n.log`.
     Log,
+    /// `n.archive`: an obsolete log, kept for change feeds.
+    ArchivedLog,
     /// `n.sst`.
     Table,
     /// `n.flt`.
@@ -153,6 +155,7 @@ fn role_of_numbered(file: Numbered) -> Role {
     match file {
         Numbered::Manifest(_) => Role::Manifest,
         Numbered::Log(_) => Role::Log,
+        Numbered::ArchivedLog(_) => Role::ArchivedLog,
         Numbered::Table(_) => Role::Table,
         Numbered::FilterSidecar(_) => Role::FilterSidecar,
         Numbered::Spare(_) => Role::Spare,

@@ -156,7 +156,7 @@ fn as_damage(error: Error) -> Error {
 fn named(path: &Path) -> Option<Role> {
     match Numbered::parse(path.file_name()?)? {
         Numbered::Table(_) => Some(Role::Table),
-        Numbered::Log(_) => Some(Role::Log),
+        Numbered::Log(_) | Numbered::ArchivedLog(_) => Some(Role::Log),
         Numbered::Manifest(_) => Some(Role::Manifest),
         Numbered::FilterSidecar(_) => Some(Role::FilterSidecar),
         // Its contents decide.

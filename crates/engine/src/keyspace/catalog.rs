@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use trommel_base::SeqNo;
+
 use crate::batch::{OpKind, WriteBatch};
 use crate::bounds::Bounds;
 use crate::engine::Engine;
@@ -156,6 +158,15 @@ impl Handle {
         Ok(catalog)
     }
 
+    /// The newest sequence number at which the default keyspace is stored as it is; `None` if it
+    /// still is.
+    pub(crate) fn plain_to(self: &Arc<Self>) -> Result<Option<SeqNo>> {
+        if self.engine.version().catalog_salt.is_none() {
+            return Ok(None);
+        }
+        Ok(self.catalog()?.header.map(|header| header.plain_to))
+    }
+
     /// The keyspace of this name, if there is one.
     pub(super) fn find_keyspace(
         self: &Arc<Self>,
@@ -251,10 +262,12 @@ impl Handle {
     fn begin_catalog(self: &Arc<Self>) -> Result<CatalogHeader> {
         // Refused before anything changes.
         self.move_marked(&mut WriteBatch::new())?;
-        let header = CatalogHeader::new(env::random_u64());
+        let mut header = CatalogHeader::new(env::random_u64());
         let edit = VersionEdit { catalog_salt: Some(header.salt), ..VersionEdit::default() };
         self.engine.install(edit, None, None)?;
         self.engine.options.keyspaces.map_default(|| {
+            // No write of a key with the marker is in flight.
+            header.plain_to = self.engine.snapshots.visible();
             let mut batch = WriteBatch::new();
             self.move_marked(&mut batch)?;
             batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());

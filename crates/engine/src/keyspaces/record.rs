@@ -3,6 +3,8 @@
 //! The first has the empty key, the others the names of keyspaces. A line is `name = value`; lines
 //! that a reader does not know are ignored.
 
+use trommel_base::SeqNo;
+
 use super::KeyspaceOptions;
 use crate::space::CATALOG_ID;
 use crate::space::LAST_ID;
@@ -17,6 +19,9 @@ pub(crate) struct CatalogHeader {
     pub(crate) salt: u64,
     /// The largest id that was ever given to a keyspace.
     pub(crate) last_id: u32,
+    /// The writes up to this sequence number store the keys of the default keyspace as they are. 0
+    /// if that is not recorded.
+    pub(crate) plain_to: SeqNo,
 }
 
 /// The entry of a keyspace.
@@ -34,11 +39,12 @@ fn values(text: &str) -> impl Iterator<Item = (&str, &str)> {
 impl CatalogHeader {
     /// That of a catalog without keyspaces.
     pub(crate) fn new(salt: u64) -> Self {
-        Self { salt, last_id: CATALOG_ID }
+        Self { salt, last_id: CATALOG_ID, plain_to: 0 }
     }
 
     pub(crate) fn encode(self) -> String {
-        format!("{MAGIC}\nsalt = {:016x}\nlast_id = {}\n", self.salt, self.last_id)
+        let Self { salt, last_id, plain_to } = self;
+        format!("{MAGIC}\nsalt = {salt:016x}\nlast_id = {last_id}\nplain_to = {plain_to}\n")
     }
 
     /// The header with this text; `None` if it is none.
@@ -47,7 +53,8 @@ impl CatalogHeader {
         let value = |wanted| values(text).find(|(name, _)| *name == wanted).map(|(_, value)| value);
         let salt = u64::from_str_radix(value("salt")?, 16).ok()?;
         let last_id = value("last_id")?.parse().ok()?;
-        (CATALOG_ID..=LAST_ID).contains(&last_id).then_some(Self { salt, last_id })
+        let plain_to = value("plain_to").and_then(|text| text.parse().ok()).unwrap_or_default();
+        (CATALOG_ID..=LAST_ID).contains(&last_id).then_some(Self { salt, last_id, plain_to })
     }
 }
 
@@ -78,7 +85,7 @@ mod tests {
 
     #[test]
     fn entries_come_back_and_are_as_the_page_says() {
-        let header = CatalogHeader { salt: 0x00c0_ffee_0000_0001, last_id: 7 };
+        let header = CatalogHeader { salt: 0x00c0_ffee_0000_0001, last_id: 7, plain_to: 41 };
         assert_eq!(CatalogHeader::decode(header.encode().as_bytes()), Some(header));
         assert!(PAGE.contains(&header.encode()), "{}", header.encode());
         let options = KeyspaceOptions::new()

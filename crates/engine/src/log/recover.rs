@@ -304,6 +304,11 @@ impl ReplayPlan {
         self.headed().map(|log| log.number)
     }
 
+    /// The replayed logs that hold records, oldest first.
+    pub(crate) fn filled_logs(&self) -> impl Iterator<Item = u64> {
+        self.replayed.iter().filter(|log| log.summary.records > 0).map(|log| log.number)
+    }
+
     fn headed(&self) -> impl DoubleEndedIterator<Item = &Planned> {
         self.replayed.iter().filter(|log| log.summary.header.is_some())
     }

@@ -9,7 +9,7 @@
 //!    now, and the next call begins with the same record. Corruption is an error, but a record may
 //!    only have been read while it was written, so the caller tries again before it reports that.
 //!
-//! Called by followers, which hold no lock on the store.
+//! Called by followers, which hold no lock on the store, and by change feeds.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,18 @@ use super::{mask, read_all};
 use crate::error::Error;
 
 /// Receives the records of a file, in order.
-pub(crate) type TakeRecord<'a> = dyn FnMut(Record<'_>) -> Result<(), Error> + 'a;
+pub(crate) type TakeRecord<'a> = dyn FnMut(Record<'_>) -> Result<TakenRecord, Error> + 'a;
+
+/// What was done with a record that was passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TakenRecord {
+    /// It was taken: read on.
+    Taken,
+    /// It was taken, and no further one is wanted by this call.
+    Last,
+    /// It is passed again at the next call.
+    Left,
+}
 
 /// A log or manifest, and how far it was read.
 #[derive(Debug)]
@@ -61,6 +72,8 @@ enum TailStop {
     End,
     /// At bytes that are not a good record.
     NoRecord,
+    /// Because no further record is wanted.
+    Enough,
 }
 
 impl LogTail {
@@ -96,8 +109,13 @@ impl LogTail {
         self.at
     }
 
+    /// The same file under another name.
+    pub(crate) fn rename(&mut self, path: PathBuf) {
+        self.path = path;
+    }
+
     /// Passes the records since the last call to `take`. Returns the number of the next file if
-    /// this one has ended, 0 if no file follows.
+    /// this one has ended, 0 if no file follows; `None` if it has not, or `take` wants no more.
     ///
     /// # Errors
     /// [`Error::Io`] if the file is missing or cannot be read; [`Error::Corruption`]; the error of
@@ -115,6 +133,7 @@ impl LogTail {
             self.begin(&mut window, length)?;
             match self.read_records(&mut window, length, take)? {
                 TailStop::End => break,
+                TailStop::Enough => return Ok(None),
                 TailStop::NoRecord if self.judged == Some((self.at, length)) => break,
                 TailStop::NoRecord if self.are_zeros(&mut window, length)? => {
                     self.judged = Some((self.at, length));
@@ -205,10 +224,10 @@ impl LogTail {
             if let Some(what) = progress.refusal(&record, at) {
                 return Err(Corruption::new(&self.path, at, what).into());
             }
-            match record.kind {
+            let taken = match record.kind {
                 KIND_DATA => {
                     mask::apply(payload, binding.salt(), at, record.mask);
-                    take(Record { offset: at, first_seqno: record.first_seqno, payload })?;
+                    take(Record { offset: at, first_seqno: record.first_seqno, payload })?
                 }
                 KIND_END if record.mask == 0 && payload.len() == END_PAYLOAD_BYTES => {
                     // A manifest that states this end may name another log after it.
@@ -226,9 +245,14 @@ impl LogTail {
                     let what = format!("the record at byte {at} is of kind {kind}");
                     return Err(Error::Unsupported { file: self.path.clone(), what });
                 }
+            };
+            if taken != TakenRecord::Left {
+                progress.accept(&record);
+                self.at += record.record_bytes();
             }
-            progress.accept(&record);
-            self.at += record.record_bytes();
+            if taken != TakenRecord::Taken {
+                return Ok(TailStop::Enough);
+            }
         }
     }
 

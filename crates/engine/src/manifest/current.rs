@@ -66,7 +66,12 @@ pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Cu
         return read(vfs, dir).map(Current::Manifest);
     }
     let was_in_use = |entry: &DirEntry| match Numbered::parse(&entry.name) {
-        Some(Numbered::Table(_) | Numbered::FilterSidecar(_) | Numbered::Spare(_)) => true,
+        Some(
+            Numbered::Table(_)
+            | Numbered::FilterSidecar(_)
+            | Numbered::ArchivedLog(_)
+            | Numbered::Spare(_),
+        ) => true,
         Some(Numbered::Log(_)) => entry.bytes > FILE_HEADER_BYTES as u64,
         Some(Numbered::Manifest(_)) | None => false,
     };

@@ -51,6 +51,7 @@ impl ManifestState {
             Numbered::FilterSidecar(number) => {
                 self.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
             }
+            Numbered::ArchivedLog(_) => true,
             Numbered::Spare(_) => false,
         }
     }

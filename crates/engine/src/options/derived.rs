@@ -34,6 +34,11 @@ impl Options {
         PinnedLimits { level_0, below }
     }
 
+    /// Bytes of obsolete logs that are kept; 0 without a log.
+    pub(crate) fn archive_bytes(&self) -> u64 {
+        if self.writes.log { self.writes.log_archive_bytes } else { 0 }
+    }
+
     /// Bytes at which a memtable is full. Under the memory limit of an environment, at most a
     /// sixteenth of that limit: if the memtables of all stores take too much, the largest is
     /// flushed. Under the store's own memory limit all memtables together, with the frozen ones and

@@ -101,6 +101,27 @@ settings! {
         /// seconds in which its background threads had no work), when it is closed, and when the
         /// disk is full. Files are recycled on Linux only.
         spare_file_bytes: u64 = 512 << 20;
+        /// Bytes of obsolete logs that are kept for [change feeds](crate::Db::changes_since), at
+        /// least: the last writes whose logs have this size in total, with keys, values and about
+        /// 40 bytes for each batch, can be read back in order, across closing and reopening. The
+        /// oldest log is removed as soon as the others have so many bytes, so up to one log more
+        /// is kept, which is about as large as
+        /// [`write_buffer_bytes`](WriteSettings::write_buffer_bytes). A log counts as at least 64
+        /// KiB, and those that the store itself still needs do not count.
+        /// [`ArchiveStats`](crate::ArchiveStats) counts them. 0 keeps none, and there are no change
+        /// feeds: with it, all that was kept is removed. Needs a file system with hard links, and
+        /// `log`.
+        ///
+        /// ```
+        /// use trommel::{Db, Options};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// let options = Options::default().writes(|w| w.log_archive_bytes(1 << 30));
+        /// let db = Db::open(dir.path(), options)?;
+        /// db.put("key", "value")?;
+        /// assert_eq!(db.changes_since(0)?.count(), 1);
+        /// # Ok::<(), trommel::Error>(())
+        /// ```
+        log_archive_bytes: u64 = 0;
         /// How long flushes or compactions may keep failing, for lack of disk space, file handles
         /// or memory, before writers that wait for them are refused with
         /// [`Error::Stalled`](crate::Error::Stalled). The time counts from the first of consecutive

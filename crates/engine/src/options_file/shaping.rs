@@ -9,7 +9,7 @@ use crate::options::Options;
 /// The options that determine new files and the shape of the tree, by the names of their setters,
 /// in the order of the file. Options that depend on the machine or the program (cache, memory,
 /// threads, read mode, durability) are not among them.
-const SHAPING: [&str; 22] = [
+const SHAPING: [&str; 23] = [
     "filters",
     "filter_shape",
     "filter_partition_bytes",
@@ -21,6 +21,7 @@ const SHAPING: [&str; 22] = [
     "write_buffer_bytes",
     "memtable",
     "ttl",
+    "log_archive_bytes",
     "block_bytes",
     "block_align",
     "compression",

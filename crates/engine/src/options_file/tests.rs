@@ -35,6 +35,7 @@ fn shaped() -> Options {
             w.write_buffer_bytes(1 << 20)
                 .memtable(crate::MemtableKind::SkipList)
                 .ttl(std::time::Duration::from_secs(90))
+                .log_archive_bytes(1 << 20)
         })
         .reads(|r| r.block_bytes(8192).block_align(true))
         .compression(Compression::None)
@@ -88,8 +89,8 @@ fn a_file_of_the_first_version_is_read_and_written_as_ever() {
         return;
     }
     assert_eq!(written.as_bytes(), GOLDEN, "the file is no longer written as it was");
-    let former = &["memtable", "ttl"][..];
-    for (golden, lines, missing) in [(FORMER_GOLDEN, 19, former), (GOLDEN, 22, &[])] {
+    let former = &["memtable", "ttl", "log_archive_bytes"][..];
+    for (golden, lines, missing) in [(FORMER_GOLDEN, 19, former), (GOLDEN, 23, &[])] {
         let vfs = MemoryVfs::new();
         vfs.create_dir(Path::new("old")).unwrap();
         write(&vfs, "old/OPTIONS", golden);
@@ -185,7 +186,7 @@ fn what_is_not_known_is_reported_and_kept() {
     assert!(latest.ignored[1].why.contains("closure"), "{:?}", latest.ignored[1]);
     Db::open("db", latest.options).unwrap().close().unwrap();
     let again = given.load_latest("db").unwrap();
-    assert_eq!(again.remembered.len(), 22);
+    assert_eq!(again.remembered.len(), 23);
     assert_eq!(again.ignored.len(), 1, "{:?}", again.ignored);
     assert_eq!((&*again.ignored[0].name, &*again.ignored[0].value), ("spill", "fast = 7"));
 }
@@ -251,7 +252,7 @@ fn a_store_without_the_file_gets_one_when_it_is_opened_for_writing() {
     let db = Db::open("db", given.clone()).unwrap();
     assert!(db.verify().unwrap().options_recorded);
     drop(db);
-    assert_eq!(given.clone().load_latest("db").unwrap().remembered.len(), 22);
+    assert_eq!(given.clone().load_latest("db").unwrap().remembered.len(), 23);
     assert!(given.load_latest("nowhere").unwrap().remembered.is_empty());
 }
 

@@ -56,6 +56,8 @@ impl Engine {
                     number >= active.log_number || active.earlier_logs.contains(&number)
                 }
                 Some(Numbered::Manifest(number)) => Some(number) == manifest,
+                // The archive removes its own.
+                Some(Numbered::ArchivedLog(_)) => true,
                 Some(Numbered::Spare(_)) => false,
                 Some(Numbered::FilterSidecar(number)) => {
                     view.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))

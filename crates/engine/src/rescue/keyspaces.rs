@@ -103,7 +103,7 @@ impl KeyspacesLeft {
         let largest = ids.max().copied().unwrap_or(CATALOG_ID);
         let last_id = header.map_or(CATALOG_ID, |header| header.last_id).max(largest);
         let catalog = Space::Named(CATALOG_ID);
-        let first = CatalogHeader { salt, last_id }.encode();
+        let first = CatalogHeader { salt, last_id, plain_to: 0 }.encode();
         let mut entries = vec![(catalog.key(b"").into_owned(), first)];
         for id in self.filled.iter().filter(|id| !self.names.contains_key(id)) {
             let mut name = format!("found-{id}");
@@ -135,7 +135,7 @@ mod tests {
     fn left(has_header: bool, is_named: bool) -> KeyspacesLeft {
         let mut left = KeyspacesLeft::default();
         if has_header {
-            let header = CatalogHeader { salt: 7, last_id: 5 };
+            let header = CatalogHeader { salt: 7, last_id: 5, plain_to: 0 };
             left.note(&CATALOG.key(b""), header.encode().as_bytes());
         }
         if is_named {

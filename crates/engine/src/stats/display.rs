@@ -39,6 +39,15 @@ fn mib(bytes: u64) -> f64 {
 }
 
 impl Stats {
+    /// Writes the archived logs, if there are any.
+    fn show_archive(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.archive.logs == 0 {
+            return Ok(());
+        }
+        let (logs, bytes) = (self.archive.logs, mib(self.archive.bytes));
+        writeln!(f, "archived: {logs} logs, {bytes:.1} MiB, {} removed", self.archive.removed)
+    }
+
     /// Writes what scans did, if there is anything to report.
     fn show_scans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.prefixes.checked + self.prefixes.unused > 0 {
@@ -136,6 +145,7 @@ impl fmt::Display for Stats {
                 mib(self.background.deleted_bytes)
             )?;
         }
+        self.show_archive(f)?;
         if let Some(error) = &self.background.error {
             writeln!(f, "background: {error}")?;
         }

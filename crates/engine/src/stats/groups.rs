@@ -215,6 +215,27 @@ pub struct BackgroundStats {
     pub error: Option<BackgroundError>,
 }
 
+/// Obsolete logs that are kept for change feeds: see
+/// [`WriteSettings::log_archive_bytes`](crate::settings::WriteSettings::log_archive_bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ArchiveStats {
+    /// Archived logs.
+    #[cfg_attr(feature = "serde", serde(rename = "archived_logs"))]
+    pub logs: u64,
+    /// Their bytes.
+    #[cfg_attr(feature = "serde", serde(rename = "archived_log_bytes"))]
+    pub bytes: u64,
+    /// Those removed since the store was opened, as newer ones took their place.
+    #[cfg_attr(feature = "serde", serde(rename = "archived_logs_removed"))]
+    pub removed: u64,
+    /// Logs that could not be archived since the store was opened: a feed that has not read them
+    /// will find a gap.
+    #[cfg_attr(feature = "serde", serde(rename = "logs_not_archived"))]
+    pub failed: u64,
+}
+
 /// Filters of the current tables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

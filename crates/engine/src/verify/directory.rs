@@ -8,7 +8,7 @@
 //!    sequence number above the manifest's. Reading the manifest checks that their key ranges are
 //!    disjoint.
 //! 4. Read each log that may be needed in full, and check all of them together as an open would.
-//! 5. Read the options file, if there is one.
+//! 5. Read the archived logs, and the options file, if there are any.
 //! 6. List the other entries: orphans and foreign files.
 //!
 //! Writes nothing.
@@ -22,10 +22,11 @@ use trommel_vfs::{DirEntry, FileLock, Vfs};
 use super::VerifyReport;
 use crate::damage::{Damage, NO_FILE, Remedy};
 use crate::error::{Error, Result};
-use crate::files::{LOCK, UNFINISHED, list, log_path, unfinished};
+use crate::files::{LOCK, UNFINISHED, archived_log_path, list, log_path, unfinished};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::recover::{self, Needed};
 use crate::log::{FileKind, read_whole};
+use crate::log_archive::archived;
 use crate::names::{self, CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
@@ -68,6 +69,7 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
     let tables = TableInputs { vfs, dir, listing: &listing, options };
     tables.verify(&chosen, &mut report);
     verify_logs(vfs, dir, &listing, &chosen, &mut report);
+    verify_archive(vfs, dir, &listing, &mut report);
     report.add_options(&listing);
     if let Err(error) = options_file::read(vfs, dir, &listing) {
         report.damage.push(options_file::damage(&error, dir));
@@ -238,6 +240,25 @@ fn verify_logs(
                 |known: &Damage| (&known.file, known.offset) != (&damage.file, damage.offset);
             if report.damage.iter().all(is_new) {
                 report.damage.push(damage);
+            }
+        }
+    }
+}
+
+/// Reads the archived logs, which only change feeds read.
+fn verify_archive(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry], report: &mut VerifyReport) {
+    for number in archived(listing).into_keys() {
+        report.logs += 1;
+        let path = archived_log_path(dir, number);
+        let image = read_whole(vfs, &path);
+        let image = image.and_then(|bytes| LogImage::decode(bytes, &path, FileKind::Log, number));
+        match image.map(|image| image.summary().clone()) {
+            Err(error) => report.damage.push(Damage::of(&error, &path, Remedy::Remove)),
+            Ok(summary) => {
+                report.bytes += summary.file_bytes;
+                if let Verdict::Damaged(damage) = summary.verdict {
+                    report.damage.push(Damage::of(&damage.into(), &path, Remedy::Remove));
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use trommel_memtable::Memtable;
 
@@ -131,6 +132,7 @@ impl Engine {
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();
             log.sync().map_err(|error| self.poison(error))?;
+            self.writes.synced.store(leader.last_seqno, Ordering::Release);
             leader.counts.log_syncs.add(1);
         }
         Ok(())
@@ -200,7 +202,6 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use trommel_sim::{Failure, Fault, OpKind, SimDisk};

@@ -9,7 +9,7 @@ mod notifier;
 mod queue;
 mod rotated;
 
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
 
 pub(crate) use leader::{LONGEST_DELAY, Leader};
 pub(crate) use notifier::Notifier;
@@ -29,11 +29,12 @@ pub(crate) struct WritePath {
     pub(crate) rotated: RotatedLogs,
     /// Waiters for a sequence number to become visible, or for all writes to end.
     pub(crate) publication: Notifier,
+    /// The last sequence number of the newest sync of all logs: everything up to it is durable.
+    pub(crate) synced: AtomicU64,
     /// Whether the next writer must freeze the memtable for the sake of other stores.
     pub(crate) freeze_soon: AtomicBool,
     /// Whether operands may be written: there is a merge operator, and its name is recorded.
     pub(crate) takes_operands: AtomicBool,
-    /// Held while sorted entries are loaded: each load reserves a sequence number.
     /// Held while sorted entries are loaded: each load reserves a sequence number.
     pub(crate) loading: Mutex<()>,
     /// Held while a load creates a table, by a thread that closing does not wait for.
@@ -48,6 +49,7 @@ impl WritePath {
             leader: Mutex::new(leader),
             rotated: RotatedLogs::default(),
             publication: Notifier::new(),
+            synced: AtomicU64::new(0),
             freeze_soon: AtomicBool::new(false),
             takes_operands: AtomicBool::new(false),
             loading: Mutex::default(),

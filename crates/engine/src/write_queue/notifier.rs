@@ -5,8 +5,10 @@
 //! no waiter misses the value, and a notifier takes no lock if nothing waits (Dekker's handshake).
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
-use crate::sync::{AtomicUsize, Condvar, Mutex, fence, lock, wait};
+use crate::env;
+use crate::sync::{AtomicUsize, Condvar, Mutex, fence, lock, wait, wait_until};
 
 /// Threads that wait for a condition.
 #[derive(Debug)]
@@ -36,6 +38,28 @@ impl Notifier {
         // A waiter that checked before the store is asleep once it releases this.
         drop(lock(&self.looking));
         self.changed.notify_all();
+    }
+
+    /// As [`wait_until`](Self::wait_until), but no longer than until `due`, if there is one.
+    /// Returns whether it is over.
+    pub(crate) fn wait_until_due(
+        &self,
+        due: Option<Instant>,
+        mut is_over: impl FnMut() -> bool,
+    ) -> bool {
+        let mut looking = lock(&self.looking);
+        self.waiting.fetch_add(1, Relaxed);
+        fence();
+        let mut is_reached = is_over();
+        while !is_reached && due.is_none_or(|due| env::now() < due) {
+            looking = match due {
+                Some(due) => wait_until(&self.changed, looking, due),
+                None => wait(&self.changed, looking),
+            };
+            is_reached = is_over();
+        }
+        self.waiting.fetch_sub(1, Relaxed);
+        is_reached
     }
 
     /// Waits until `is_over`, which is checked on every notification.

@@ -18,6 +18,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "delete",
             "delete-range",
             "scan",
+            "changes",
             "load",
             "dump",
             "keyspaces",

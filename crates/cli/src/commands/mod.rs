@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod backup;
 pub(crate) mod base;
 pub(crate) mod bench;
+pub(crate) mod changes;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod dump;

@@ -8,7 +8,8 @@ use clap::Subcommand;
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
 use super::{
-    admin, backup, dump, explain, filters, get, keyspaces, levels, load, put, rebuild, scan, verify,
+    admin, backup, changes, dump, explain, filters, get, keyspaces, levels, load, put, rebuild,
+    scan, verify,
 };
 use crate::failure::Failure;
 
@@ -30,6 +31,9 @@ pub(crate) enum StoreCommand {
     DeleteRange(Box<put::DeleteRangeArgs>),
     /// Print entries in key order
     Scan(scan::ScanArgs),
+    /// Print the committed writes in order, and on request those to come
+    #[command(long_about = changes::LONG_ABOUT, after_help = changes::AFTER_HELP)]
+    Changes(changes::ChangesArgs),
     /// Write entries from a file or standard input
     #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
     Load(load::LoadArgs),
@@ -104,6 +108,7 @@ impl StoreCommand {
             Self::Delete(args) => put::run_delete(&args, session),
             Self::DeleteRange(args) => put::run_delete_range(&args, session),
             Self::Scan(args) => scan::run(&args, session, out),
+            Self::Changes(args) => changes::run(&args, session, out),
             Self::Load(args) => load::run(&args, session, out),
             Self::Dump(args) => dump::run(&args, session, out),
             Self::Keyspaces(args) => keyspaces::run(&args, session, out),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use trommel::{Compression, Db, Degraded, FilterPolicy, Options, Prefix};
-use trommel_harness::units::parse_time;
+use trommel_harness::units::{parse_bytes, parse_time};
 use trommel_harness::{Control, Unit};
 
 use crate::commands::base::Base;
@@ -274,6 +274,10 @@ pub(crate) struct WriteArgs {
     /// How long entries last: 90s, 24h; 0: forever [default: as recorded; for a new store, forever]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     ttl: Option<Duration>,
+    /// Bytes of obsolete logs kept for changes: 64M, 1G; 0: none [default: as recorded; for a new
+    /// store, none]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    log_archive_bytes: Option<u64>,
     /// Open a corrupt store: keep the data before the corruption, drop the rest, and report it
     #[arg(long)]
     salvage: bool,
@@ -401,6 +405,9 @@ impl WriteArgs {
         }
         if let Some(ttl) = self.ttl {
             options = options.writes(|w| w.ttl(Some(ttl).filter(|ttl| !ttl.is_zero())));
+        }
+        if let Some(bytes) = self.log_archive_bytes {
+            options = options.writes(|w| w.log_archive_bytes(bytes));
         }
         options
     }

@@ -91,6 +91,10 @@ trait Sink {
     fn begin_list(&mut self, name: &str, columns: &[&'static str], out: Out<'_>) -> io::Result<()>;
     /// Writes the next row of the list, with one value per column.
     fn row(&mut self, values: Vec<Value>, out: Out<'_>) -> io::Result<()>;
+    /// Writes the rows that it has buffered.
+    fn pass_on(&mut self, _: Out<'_>) -> io::Result<()> {
+        Ok(())
+    }
     /// Ends the list.
     fn end_list(&mut self, out: Out<'_>) -> io::Result<()>;
     /// Writes named values; with an empty name, those of the document itself.
@@ -199,6 +203,12 @@ impl<'a> Output<'a> {
     pub(crate) fn lone(&mut self, name: &'static str, value: impl Into<Value>) -> io::Result<()> {
         self.end_list()?;
         self.sink.lone(name, value.into(), &mut self.out)
+    }
+
+    /// Passes the rows so far to the operating system, before a wait for the next ones.
+    pub(crate) fn pass_on(&mut self) -> io::Result<()> {
+        self.sink.pass_on(&mut self.out)?;
+        self.out.flush()
     }
 
     /// Flushes the results so far, before an operation that takes long, or may fail.

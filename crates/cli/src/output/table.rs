@@ -126,6 +126,10 @@ impl Sink for TableSink {
         Ok(())
     }
 
+    fn pass_on(&mut self, out: Out<'_>) -> io::Result<()> {
+        if self.fixed.is_some() || self.page.is_empty() { Ok(()) } else { self.write_page(out) }
+    }
+
     fn end_list(&mut self, out: Out<'_>) -> io::Result<()> {
         self.page_bytes = 0;
         if self.fixed.is_none() { self.write_page(out) } else { Ok(()) }

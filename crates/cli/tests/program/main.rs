@@ -9,6 +9,7 @@ mod backups;
 mod benching;
 #[cfg(unix)]
 mod book;
+mod changes;
 mod comparing;
 mod data;
 mod demo_and_bench;

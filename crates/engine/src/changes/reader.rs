@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use trommel_base::{Corruption, SeqNo};
@@ -228,7 +228,7 @@ impl BatchReader {
             let view = engine.view.load_full();
             let logs = view.memtables().flat_map(|memtable| memtable.logs());
             for log in logs.filter(|log| (begun..=number).contains(log)).collect::<BTreeSet<_>>() {
-                sync(engine, log_path(&engine.files.dir, log))?;
+                sync(engine, &log_path(&engine.files.dir, log))?;
             }
             // After a failed sync, another one may succeed without having made anything durable.
             engine.access.check_unpoisoned()?;
@@ -240,12 +240,12 @@ impl BatchReader {
 
 /// Makes a log durable. One that is missing has become obsolete: its contents are in tables, which
 /// are.
-fn sync(engine: &Engine, path: PathBuf) -> Result<()> {
-    let Err(source) = engine.files.vfs.sync_file(&path) else { return Ok(()) };
+fn sync(engine: &Engine, path: &Path) -> Result<()> {
+    let Err(source) = engine.files.vfs.sync_file(path) else { return Ok(()) };
     if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) {
         return Ok(());
     }
-    let error = Error::io(&path, "making durable", source);
+    let error = Error::io(path, "making durable", source);
     let is_owner = engine.access.check_writable().is_ok();
     Err(if is_owner { engine.poison(error) } else { error })
 }
@@ -266,7 +266,7 @@ fn count(record: &Record<'_>) -> Option<u64> {
     operations.try_fold(0, |count, operation| operation.map(|_| count + 1))
 }
 
-fn no_batch(path: &std::path::Path, offset: u64) -> Error {
+fn no_batch(path: &Path, offset: u64) -> Error {
     Corruption::new(path, offset, "a record of the log is intact but does not hold a batch").into()
 }
 

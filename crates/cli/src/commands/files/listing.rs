@@ -51,6 +51,7 @@ fn row(file: &LiveFile) -> Vec<Value> {
         Role::Options => "options",
         Role::Manifest => "manifest",
         Role::Log => "log",
+        Role::ArchivedLog => "archived-log",
         Role::Table => "table",
         Role::FilterSidecar => "filter sidecar",
         Role::Spare => "spare",

@@ -23,6 +23,7 @@
 //! * [`followers`]: followers beside a writer, against a model and under threads.
 //! * [`changes`]: change feeds, whose consumers are killed and resumed.
 //! * [`loads`]: sorted entries loaded past the log.
+//! * [`ingests`]: files of sorted entries, written outside a store.
 //! * [`keyspaces`]: several keyspaces, against a map for each.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
@@ -58,6 +59,7 @@ mod filter_fallbacks;
 mod followers;
 mod gaps;
 mod held;
+mod ingests;
 mod isolation;
 mod iterators;
 mod keys;

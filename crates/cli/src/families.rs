@@ -21,6 +21,8 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "changes",
             "load",
             "dump",
+            "write-table",
+            "ingest",
             "keyspaces",
             "shell",
         ],

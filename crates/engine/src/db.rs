@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::handle::Handle;
 use crate::healthy::Healthy;
+use crate::ingest::IngestBatch;
 use crate::iter::range::{DbCursor, Range};
 use crate::keyspaces::Part;
 use crate::lookup_trace::LookupTrace;
@@ -469,6 +470,63 @@ impl Db {
         entries: impl IntoIterator<Item = Result<(K, V)>>,
     ) -> Result<LoadReport> {
         self.engine().load_sorted(entries)
+    }
+
+    /// Loads files that [`TableWriter`](crate::TableWriter) wrote, atomically: their entries become
+    /// visible together, durably, when the call returns, and existing keys are overwritten. As
+    /// [`Db::load_sorted`], but the entries may come in any number of files, in any order of these,
+    /// which may have been written elsewhere and at the same time.
+    ///
+    /// Every byte of the files is read and verified, and each entry written once, to tables of the
+    /// store. The files stay as they are; remove them when they are no longer needed. What
+    /// [`Db::load_sorted`] says of levels, compactions, readers and writers holds here, too.
+    ///
+    /// # Errors
+    /// As [`Db::load_sorted`]. [`Error::Corruption`] with file and offset, [`Error::WrongFile`] if
+    /// a file is not one of [`TableWriter`](crate::TableWriter), [`Error::Unsupported`] if it is
+    /// one of a newer version; [`Error::FilesOverlap`]. In each case nothing was loaded.
+    ///
+    /// ```
+    /// use trommel::{Options, TableWriter};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path().join("data"), Default::default())?;
+    /// let files = ["a.table", "b.table"].map(|name| dir.path().join(name));
+    /// for (file, key) in files.iter().zip(["apple", "banana"]) {
+    ///     let mut writer = TableWriter::create(file, &Options::default())?;
+    ///     writer.put(key, "fruit")?;
+    ///     writer.finish()?;
+    /// }
+    /// assert_eq!(db.ingest(&files)?.entries, 2);
+    /// assert!(db.contains_key("apple")? && db.contains_key("banana")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn ingest<P: AsRef<Path>>(&self, files: impl IntoIterator<Item = P>) -> Result<LoadReport> {
+        let mut batch = IngestBatch::new();
+        files.into_iter().for_each(|file| _ = batch.add(file));
+        self.ingest_batch(&batch)
+    }
+
+    /// As [`Db::ingest`], with files for several keyspaces, which are loaded together: see
+    /// [`IngestBatch`].
+    ///
+    /// # Errors
+    /// As [`Db::ingest`], and [`Error::KeyspaceDropped`].
+    ///
+    /// ```
+    /// use trommel::{IngestBatch, Options, TableWriter};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path().join("data"), Default::default())?;
+    /// let file = dir.path().join("fruit.table");
+    /// let mut writer = TableWriter::create(&file, &Options::default())?;
+    /// writer.put("apple", "red")?;
+    /// writer.finish()?;
+    /// let copies = db.keyspace("copies", Default::default())?;
+    /// db.ingest_batch(IngestBatch::new().add(&file).add_to(&copies, &file))?;
+    /// assert!(db.contains_key("apple")? && copies.contains_key("apple")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn ingest_batch(&self, batch: &IngestBatch) -> Result<LoadReport> {
+        self.engine().ingest(batch)
     }
 
     /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by

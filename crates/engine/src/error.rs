@@ -94,6 +94,14 @@ pub enum Error {
         /// Position of the first entry whose key is not above the one before it, from 0 on.
         position: u64,
     },
+    /// Two files to be ingested together, into one keyspace, may hold the same keys. Nothing was
+    /// ingested.
+    FilesOverlap {
+        /// The file that begins first.
+        first: PathBuf,
+        /// The file that begins before that one ends.
+        second: PathBuf,
+    },
     /// A batch is larger than its limit.
     BatchTooLarge {
         /// Its encoded size in bytes.
@@ -224,6 +232,7 @@ impl Error {
             | Self::Unsorted { .. }
             | Self::ChangesMissing { .. }
             | Self::ChangesAhead { .. }
+            | Self::FilesOverlap { .. }
             | Self::ReadOnly => ErrorKind::Usage,
         }
     }
@@ -437,7 +446,7 @@ fn write_unsorted(f: &mut fmt::Formatter<'_>, position: u64) -> fmt::Result {
     write!(
         f,
         "entry {position} of those to be loaded has a key that is not above the one before \
-         it: sort them, without duplicates; nothing was loaded"
+         it: sort them, without duplicates"
     )
 }
 
@@ -481,6 +490,13 @@ impl fmt::Display for Error {
                 "a batch of {bytes} bytes is too large: at most {limit} bytes; write it in parts"
             ),
             Self::Unsorted { position } => write_unsorted(f, *position),
+            Self::FilesOverlap { first, second } => write!(
+                f,
+                "{} and {} overlap: the second begins before the first ends. Ingest them one after \
+                 the other, the newer one last; nothing was ingested",
+                first.display(),
+                second.display()
+            ),
             Self::InDoubt { dir, what } => write_in_doubt(f, dir, what),
             Self::Replaced { dir, what } => write_replaced(f, dir, what),
             Self::ReadOnly => {

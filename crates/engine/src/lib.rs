@@ -51,6 +51,11 @@
 //! transaction. Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by
 //! [`WriteOptions`].
 //!
+//! # Loading
+//! [`Db::load_sorted`] writes sorted entries to tables directly. A [`TableWriter`] writes them to
+//! files of no store, each a [`WrittenTable`], and [`Db::ingest`] loads these; an [`IngestBatch`]
+//! is of files for several keyspaces. A [`LoadReport`] says what was loaded.
+//!
 //! # Keyspaces
 //! A [`Keyspace`] is a sorted map of its own in the same store: [`Db::keyspace`], with
 //! [`KeyspaceOptions`]. A [`KeyspaceBatch`], [`KeyspaceSnapshot`] and [`KeyspaceTransaction`] are
@@ -83,6 +88,7 @@
 
 mod access;
 mod advice;
+mod ascending;
 mod background;
 mod backlog;
 mod batch;
@@ -122,6 +128,7 @@ mod handle;
 mod healthy;
 #[cfg(test)]
 mod hostile_tests;
+mod ingest;
 pub mod inspect;
 mod install;
 mod iter;
@@ -173,6 +180,7 @@ mod stats;
 mod store_files;
 mod store_memory;
 mod sync;
+mod table_writer;
 pub mod trace;
 mod transaction;
 mod user_filters;
@@ -202,6 +210,7 @@ pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
 pub use follow::{Follower, FollowerStats};
 pub use healthy::Healthy;
+pub use ingest::IngestBatch;
 pub use iter::range::{DbCursor, Range};
 pub use job_counters::Stall;
 pub use keyspace::{Keyspace, KeyspaceBatch, KeyspaceSnapshot, KeyspaceTransaction};
@@ -229,6 +238,7 @@ pub use stats::{
     ArchiveStats, BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats,
     LookupStats, MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,
 };
+pub use table_writer::{TableWriter, WrittenTable};
 pub use transaction::{Transaction, TransactionRange};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};
 pub use trommel_filter as filter;

@@ -1,30 +1,33 @@
-//! Loading sorted entries into tables, past the log, the memtable and the levels above.
+//! Loading sorted entries into tables, past the log, the memtable and the levels above. They come
+//! from an iterator, or from files ([`ingest`](crate::ingest)).
 //!
 //! 1. A sequence number is reserved far beyond those that writes take meanwhile. All entries get
 //!    it, and are written to tables at once, before anything refers to these.
 //! 2. Compactions are paused, so that the shape of the tree stays, and the memtables flushed.
 //! 3. With all writers waiting, what was written meanwhile is flushed too, and a new log begun, so
 //!    that every record that a recovery may replay is newer than the tables.
-//! 4. One edit adds all tables, to the deepest level above which nothing overlaps them. Readers get
-//!    the new version together with a new memtable: one that still has the old view never sees a
-//!    later write without the load.
+//! 4. One edit adds all tables, each to the deepest level above which nothing overlaps it. Readers
+//!    get the new version together with a new memtable: one that still has the old view never sees
+//!    a later write without the load.
 //! 5. The reserved number is published. Snapshots have lower ones.
 //!
 //! A crash before the edit leaves tables that no manifest names, which the next open removes.
 
 use std::sync::Arc;
 
-use trommel_base::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo};
+use trommel_base::{EntryKind, EntryRef, MAX_SEQNO, SeqNo};
 
+use crate::ascending::AscendingKeys;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::keyspaces::KeyspaceState;
 use crate::levels::LEVELS;
 use crate::limiter::AwaitedWork;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::{MemtableShare, Purpose};
 use crate::space::{Space, is_marked};
-use crate::sync::lock;
+use crate::sync::{MutexGuard, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{TableMeta, Version};
 use crate::write_queue::Leader;
@@ -33,7 +36,7 @@ use crate::write_queue::Leader;
 /// million a second. 2^22 loads use up all numbers.
 const LEFT_TO_WRITES: SeqNo = 1 << 34;
 
-/// What [`Db::load_sorted`](crate::Db::load_sorted) has done.
+/// What [`Db::load_sorted`](crate::Db::load_sorted) or [`Db::ingest`](crate::Db::ingest) has done.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadReport {
@@ -43,11 +46,32 @@ pub struct LoadReport {
     pub tables: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// The level of the tree that they were added to: below all tables that they do not overlap. 0
-    /// if there was nothing to load.
+    /// The uppermost level of the tree that one was added to. Each is below all tables that it does
+    /// not overlap. 0 if there was nothing to load.
     pub level: usize,
     /// The sequence number of all entries; the newest visible one if there were none.
     pub seqno: SeqNo,
+}
+
+/// A load that has begun. No other one runs meanwhile.
+#[derive(Debug)]
+pub(crate) struct SortedLoad<'a> {
+    engine: &'a Engine,
+    /// The sequence number of all entries.
+    seqno: SeqNo,
+    /// How the keys of the default keyspace are stored in the tables.
+    pub(crate) default_space: Space,
+    _one_at_a_time: MutexGuard<'a, ()>,
+}
+
+/// The tables of a load while they are written. They are removed unless they are installed.
+pub(crate) struct SortedTables<'a> {
+    engine: &'a Engine,
+    seqno: SeqNo,
+    /// A table ends once it has this many bytes.
+    table_bytes: u64,
+    keys: AscendingKeys,
+    outputs: Outputs<'a>,
 }
 
 impl Engine {
@@ -56,99 +80,135 @@ impl Engine {
         &self,
         entries: impl IntoIterator<Item = Result<(K, V)>>,
     ) -> Result<LoadReport> {
-        self.access.check_writable()?;
-        let _one_at_a_time = lock(&self.writes.loading);
-        let space = self.options.keyspaces.default_now();
-        let seqno = self.exclusively(|leader| Ok(leader.last_seqno + LEFT_TO_WRITES))?;
-        if seqno > MAX_SEQNO {
-            return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
-        }
+        let load = SortedLoad::begin(self)?;
+        let space = load.default_space;
         let mut entries = entries.into_iter().peekable();
         let first = match entries.peek() {
             Some(Ok((key, _))) => space.key(key.as_ref()).into_owned(),
             Some(Err(error)) => return Err(error.clone()),
-            None => {
-                return Ok(LoadReport { seqno: self.snapshots.visible(), ..LoadReport::default() });
-            }
+            None => return Ok(load.of_nothing()),
         };
-        let version = self.version();
         // The last key is not known yet. The level only decides about filters here.
-        let level = level_for(&version, |table| *table.largest >= *first);
-        let mut outputs = Outputs::new(self, level, version, purpose(entries.size_hint().0));
-        let tables = self.write_sorted(entries, space, seqno, &mut outputs)?;
-        let level = self.install_sorted(&tables, space, seqno)?;
+        let level = level_for(&self.version(), |table| *table.largest >= *first);
+        let mut tables = load.begin_tables(level, entries.size_hint().0 as u64);
+        for entry in entries {
+            let (key, value) = entry?;
+            tables.add(&space.key(key.as_ref()), value.as_ref())?;
+        }
+        load.install(tables, &[])
+    }
+}
+
+impl<'a> SortedLoad<'a> {
+    /// Begins a load, once those that run have ended.
+    pub(crate) fn begin(engine: &'a Engine) -> Result<Self> {
+        engine.access.check_writable()?;
+        let one_at_a_time = lock(&engine.writes.loading);
+        let default_space = engine.options.keyspaces.default_now();
+        let seqno = engine.exclusively(|leader| Ok(leader.last_seqno + LEFT_TO_WRITES))?;
+        if seqno > MAX_SEQNO {
+            return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
+        }
+        Ok(Self { engine, seqno, default_space, _one_at_a_time: one_at_a_time })
+    }
+
+    /// The report if there is nothing to load.
+    pub(crate) fn of_nothing(&self) -> LoadReport {
+        LoadReport { seqno: self.engine.snapshots.visible(), ..LoadReport::default() }
+    }
+
+    /// The level that a table of these keys would be added to now.
+    pub(crate) fn level_of(&self, smallest: &[u8], largest: &[u8]) -> usize {
+        level_below(&self.engine.version(), (smallest, largest))
+    }
+
+    /// Begins the tables of at least this many keys, with the filters of tables of `level`.
+    pub(crate) fn begin_tables(&self, level: usize, keys: u64) -> SortedTables<'a> {
+        let engine = self.engine;
+        SortedTables {
+            engine,
+            seqno: self.seqno,
+            table_bytes: engine.options.load().compaction.table_bytes,
+            keys: AscendingKeys::default(),
+            outputs: Outputs::new(engine, level, engine.version(), purpose(keys)),
+        }
+    }
+
+    /// Adds the tables to the store, durably. `keyspaces` are those of the entries but the default
+    /// one, each once.
+    pub(crate) fn install(
+        self,
+        tables: SortedTables<'a>,
+        keyspaces: &[&KeyspaceState],
+    ) -> Result<LoadReport> {
+        let mut outputs = tables.outputs;
+        let tables = outputs.finish()?;
+        let level = self.engine.install_sorted(&tables, &self, keyspaces)?;
         outputs.keep();
         Ok(LoadReport {
             entries: tables.iter().map(|table| table.entries).sum(),
             tables: tables.len() as u64,
             bytes: tables.iter().map(|table| table.file_bytes).sum(),
             level,
-            seqno,
+            seqno: self.seqno,
         })
     }
+}
 
-    /// Writes the entries to tables.
-    fn write_sorted<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        entries: impl Iterator<Item = Result<(K, V)>>,
-        space: Space,
-        seqno: SeqNo,
-        outputs: &mut Outputs<'_>,
-    ) -> Result<Vec<TableMeta>> {
-        let table_bytes = self.options.load().compaction.table_bytes;
-        let mut last: Option<Vec<u8>> = None;
-        for (position, entry) in entries.enumerate() {
-            let (key, value) = entry?;
-            let (key, value) = (space.key(key.as_ref()), value.as_ref());
-            let key = &*key;
-            if key.len() > MAX_KEY_BYTES {
-                return Err(Error::KeyTooLong { bytes: key.len() });
-            }
-            if value.len() > MAX_VALUE_BYTES {
-                return Err(Error::ValueTooLong { bytes: value.len() });
-            }
-            if last.as_ref().is_some_and(|last| **last >= *key) {
-                return Err(Error::Unsorted { position: position as u64 });
-            }
-            if outputs.open_bytes() >= table_bytes {
-                outputs.close_table()?;
-            }
-            // Once the store is closed, its directory may be another owner's.
-            let creating = (!outputs.has_open_table()).then(|| lock(&self.writes.creating));
-            if creating.is_some() {
-                self.access.check_writable()?;
-            }
-            outputs.add(EntryRef { key, seqno, kind: EntryKind::Put, value })?;
-            drop(creating);
-            let last = last.get_or_insert_default();
-            last.clear();
-            last.extend_from_slice(key);
-        }
-        outputs.finish()
+impl SortedTables<'_> {
+    /// Ends the open table: the next entry begins another one.
+    pub(crate) fn end_table(&mut self) -> Result<()> {
+        self.outputs.close_table()
     }
 
-    /// Adds the tables, which are durable, to the store. Returns their level.
-    fn install_sorted(&self, tables: &[TableMeta], space: Space, seqno: SeqNo) -> Result<usize> {
+    /// Adds an entry, whose physical key is above those before it.
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.keys.check(key, value)?;
+        if self.outputs.open_bytes() >= self.table_bytes {
+            self.outputs.close_table()?;
+        }
+        // Once the store is closed, its directory may be another owner's.
+        let creating = (!self.outputs.has_open_table()).then(|| lock(&self.engine.writes.creating));
+        if creating.is_some() {
+            self.engine.access.check_writable()?;
+        }
+        self.outputs.add(EntryRef { key, seqno: self.seqno, kind: EntryKind::Put, value })?;
+        drop(creating);
+        self.keys.accept(key);
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Adds the tables, which are durable, to the store. Returns their uppermost level.
+    fn install_sorted(
+        &self,
+        tables: &[TableMeta],
+        load: &SortedLoad<'_>,
+        keyspaces: &[&KeyspaceState],
+    ) -> Result<usize> {
         self.pause_compaction()?;
         let _resumed = ResumedOnDrop(self);
         // Most of what is to be flushed, while writers go on.
         self.flush()?;
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
+        // No keyspace is dropped between this check and the end.
+        let _entered = self.enter_all(keyspaces.iter().copied())?;
         let (_mapping, now) = self.options.keyspaces.default_for_write();
-        if now != space && tables.last().is_some_and(|table| is_marked(&table.largest)) {
-            let what = "load_sorted: the first named keyspace was created meanwhile, and keys that \
-                        begin with FF FF FF FF are stored differently now; load again";
+        let is_moved = || tables.last().is_some_and(|table| is_marked(&table.largest));
+        if now != load.default_space && is_moved() {
+            let what = "the first named keyspace was created during the load, and keys that begin \
+                        with FF FF FF FF are stored differently now; load again";
             return Err(Error::option(what));
         }
         self.exclusively(|leader| {
             self.rotate(leader)?;
             self.wait_until(&awaited, |view| view.frozen.is_empty())?;
-            if leader.last_seqno >= seqno {
-                let what = "load_sorted: too many writes were made meanwhile; load fewer entries \
-                            at once";
+            if leader.last_seqno >= load.seqno {
+                let what = "too many writes were made during the load; load fewer entries at once";
                 return Err(Error::option(what));
             }
-            self.install_alone(leader, tables, seqno)
+            self.install_alone(leader, tables, load.seqno)
         })
     }
 
@@ -160,11 +220,12 @@ impl Engine {
         seqno: SeqNo,
     ) -> Result<usize> {
         let version = self.version();
-        let overlaps = |table: &TableMeta| {
-            let at = tables.partition_point(|new| *new.largest < *table.smallest);
-            tables.get(at).is_some_and(|new| new.overlaps(&table.smallest, &table.largest))
-        };
-        let level = level_for(&version, overlaps);
+        let added = tables.iter().map(|table| {
+            let level = level_below(&version, (&table.smallest, &table.largest));
+            (level as u8, table.clone())
+        });
+        let added: Vec<_> = added.collect();
+        let uppermost = added.iter().map(|(level, _)| usize::from(*level)).min().unwrap_or(0);
         let old_log = leader.active.log_number;
         let replaced = Arc::clone(&leader.active);
         let active = self.begin_empty(leader)?;
@@ -174,7 +235,7 @@ impl Engine {
         }
         let has_log = leader.log.is_some();
         let edit = VersionEdit {
-            added: tables.iter().map(|table| (level as u8, table.clone())).collect(),
+            added,
             last_seqno: Some(seqno),
             log_number: has_log.then_some(active.log_number),
             ..VersionEdit::default()
@@ -188,8 +249,21 @@ impl Engine {
             self.remove_rotated(old_log);
             self.remove_earlier_logs(&replaced);
         }
-        Ok(level)
+        Ok(uppermost)
     }
+}
+
+/// The deepest level that a table of these keys can be added to, so that it comes before all that
+/// it overlaps.
+fn level_below(version: &Version, (smallest, largest): (&[u8], &[u8])) -> usize {
+    let is_free = |level: &usize| match &version.levels[*level][..] {
+        runs if *level == 0 => !runs.iter().any(|table| table.overlaps(smallest, largest)),
+        run => {
+            let at = run.partition_point(|table| *table.largest < *smallest);
+            run.get(at).is_none_or(|table| *table.smallest > *largest)
+        }
+    };
+    (0..LEVELS).take_while(is_free).last().unwrap_or(0)
 }
 
 /// The deepest level such that no table that `overlaps` is in it or above it; 0 if there is one in
@@ -200,8 +274,8 @@ fn level_for(version: &Version, overlaps: impl Fn(&TableMeta) -> bool) -> usize 
 }
 
 /// The purpose of tables of at least this many keys.
-fn purpose(keys: usize) -> Purpose {
-    let keys = (keys as u64).max(1);
+fn purpose(keys: u64) -> Purpose {
+    let keys = keys.max(1);
     Purpose {
         reason: FilterReason::Load,
         keys,

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, compare_internal};
+use trommel_base::{EntryKind, EntryRef, MAX_SEQNO, SeqNo, compare_internal};
 use trommel_filter::{FilterKind, FilterSpec};
 
 use crate::block::{Block, tag_of};
@@ -52,7 +52,19 @@ impl Table {
         &self,
         extractor: Option<Arc<dyn PrefixExtractor>>,
     ) -> Result<Verified, Error> {
-        self.verify_file(extractor, true)
+        self.verify_file(extractor, true, |_| Ok(()))
+    }
+
+    /// Like [`Table::verify`], and passes each entry to `take` once it was checked, in order.
+    /// Discard what it has taken if an error is returned: some of the file is checked at the end.
+    ///
+    /// # Errors
+    /// As [`Table::verify`]. An error of `take` ends the verification, and is returned.
+    pub fn verify_each<E: From<Error>>(
+        &self,
+        take: impl FnMut(EntryRef<'_>) -> Result<(), E>,
+    ) -> Result<Verified, E> {
+        self.verify_file(None, true, take)
     }
 
     /// Like [`Table::verify`], but neither reads nor queries the filters: checks the entries,
@@ -61,14 +73,15 @@ impl Table {
     /// # Errors
     /// As [`Table::verify`].
     pub fn verify_entries(&self) -> Result<Verified, Error> {
-        self.verify_file(None, false)
+        self.verify_file(None, false, |_| Ok(()))
     }
 
-    fn verify_file(
+    fn verify_file<E: From<Error>>(
         &self,
         extractor: Option<Arc<dyn PrefixExtractor>>,
         checks_filters: bool,
-    ) -> Result<Verified, Error> {
+        mut take: impl FnMut(EntryRef<'_>) -> Result<(), E>,
+    ) -> Result<Verified, E> {
         let source = &self.source;
         let file_bytes = source.file.bytes();
         let at_footer = file_bytes.saturating_sub(FOOTER_BYTES as u64);
@@ -89,18 +102,13 @@ impl Table {
         index.each_leaf(source, |i, leaf| {
             verifier.check_leaf(leaf, end, &index, i)?;
             end = leaf.range().1;
-            verifier.leaf(leaf)
+            verifier.leaf(leaf, &mut take)
         })?;
         let at_properties = footer.properties_offset();
-        verifier
+        let (entries, keys, foreign_filter) = verifier
             .finish(end == footer.data_bytes, &properties)
-            .map_err(|fault| fault.at(&source.path, at_properties))
-            .map(|(entries, keys, foreign_filter)| Verified {
-                bytes: file_bytes,
-                entries,
-                keys,
-                foreign_filter,
-            })
+            .map_err(|fault| fault.at(&source.path, at_properties))?;
+        Ok(Verified { bytes: file_bytes, entries, keys, foreign_filter })
     }
 
     fn stored_properties(&self, footer: &Footer) -> Result<Properties, Error> {
@@ -147,6 +155,8 @@ struct Verifier<'a> {
     has_operands: bool,
     /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
+    /// Memory for the key of the next one.
+    spare: Vec<u8>,
     /// The separator of the last block.
     separator: Option<Vec<u8>>,
 }
@@ -163,8 +173,8 @@ impl<'a> Verifier<'a> {
         let prefixes = extractor
             .filter(|extractor| maker == Some(extractor.name()))
             .map(|extractor| (extractor, Watch::default()));
-        let (has_operands, last, separator) = (false, None, None);
-        Self { table, filters, prefixes, facts, has_operands, last, separator }
+        let (has_operands, last, spare, separator) = (false, None, Vec::new(), None);
+        Self { table, filters, prefixes, facts, has_operands, last, spare, separator }
     }
 
     fn check_leaf(&self, leaf: &Index, end: u64, tree: &IndexTree, i: usize) -> Result<(), Error> {
@@ -179,17 +189,27 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Checks the blocks of one leaf, read many at a time.
-    fn leaf(&mut self, leaf: &Index) -> Result<(), Error> {
+    /// Checks the blocks of one leaf, read many at a time, and passes their entries to `take`.
+    fn leaf<E: From<Error>>(
+        &mut self,
+        leaf: &Index,
+        take: &mut impl FnMut(EntryRef<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let source = &self.table.source;
         each_stored(source, leaf, |slot, handle, buffer, start| {
-            let block = source.open_block(buffer, start, handle)?;
-            self.block(block.view(), leaf, slot)
-                .map_err(|fault| fault.at(&source.path, handle.offset))
+            let shared = source.open_block(buffer, start, handle)?;
+            let block = shared.view();
+            let at = |fault: Fault| fault.at(&source.path, handle.offset);
+            self.begin_block(&block).map_err(at)?;
+            for i in 0..block.count() {
+                take(self.entry(&block, i).map_err(at)?)?;
+            }
+            self.end_block(leaf.separator(slot)).map_err(at)?;
+            Ok(())
         })
     }
 
-    fn block(&mut self, block: Block<'_>, leaf: &Index, slot: usize) -> Result<(), Fault> {
+    fn begin_block(&self, block: &Block<'_>) -> Result<(), Fault> {
         if block.value(0)?.start != 0 {
             return Err(Fault::Damaged("the first value does not start its block"));
         }
@@ -207,10 +227,10 @@ impl<'a> Verifier<'a> {
                 return Err(Fault::Damaged("a separator does not part two blocks"));
             }
         }
-        for i in 0..block.count() {
-            self.entry(&block, i)?;
-        }
-        let separator = leaf.separator(slot);
+        Ok(())
+    }
+
+    fn end_block(&mut self, separator: Vec<u8>) -> Result<(), Fault> {
         if self.last.as_ref().is_some_and(|(key, _)| *key > separator) {
             return Err(Fault::Damaged("a separator is smaller than a key of its block"));
         }
@@ -219,10 +239,16 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    fn entry(&mut self, block: &Block<'_>, i: usize) -> Result<(), Fault> {
+    /// Checks the entry at `i` of `block`, and returns it.
+    fn entry<'b>(&'b mut self, block: &'b Block<'_>, i: usize) -> Result<EntryRef<'b>, Fault> {
+        const OUTSIDE: Fault = Fault::Damaged("a value lies outside its block");
         let (prefix, suffix) = block.key(i)?;
         let (seqno, kind) = block.trailer(i)?;
-        let key = [prefix, suffix].concat();
+        let value = block.payload.get(block.value(i)?).ok_or(OUTSIDE)?;
+        let mut key = std::mem::take(&mut self.spare);
+        key.clear();
+        key.extend_from_slice(prefix);
+        key.extend_from_slice(suffix);
         let new_key = match &self.last {
             None => true,
             Some((last, last_seqno)) => {
@@ -249,11 +275,14 @@ impl<'a> Verifier<'a> {
         self.facts.keys += u64::from(new_key);
         self.facts.deletions += u64::from(kind == EntryKind::Delete);
         self.has_operands |= kind == EntryKind::Merge;
-        self.facts.raw_bytes += (key.len() + block.value(i)?.len()) as u64;
+        self.facts.raw_bytes += (key.len() + value.len()) as u64;
         self.facts.min_seqno = self.facts.min_seqno.min(seqno);
         self.facts.max_seqno = self.facts.max_seqno.max(seqno);
-        self.last = Some((key, seqno));
-        Ok(())
+        if let Some((before, _)) = self.last.replace((key, seqno)) {
+            self.spare = before;
+        }
+        let key = self.last.as_ref().map_or(&[][..], |(key, _)| key);
+        Ok(EntryRef { key, seqno, kind, value })
     }
 
     /// Queries the prefix filter for the prefix of the next key.

@@ -1,13 +1,14 @@
 //! The keyspace of a command, and `trommel keyspaces`.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trommel::{
-    Compression, Db, Explanation, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions,
-    Merge, MergeOperator, Prefix, Range, Slice, WriteBatch,
+    Compression, Db, Explanation, FilterPolicy, Healthy, IngestBatch, KeyRange, Keyspace,
+    KeyspaceOptions, Merge, MergeOperator, Prefix, Range, Slice, WriteBatch,
 };
 use trommel_harness::units::parse_time;
 
@@ -105,6 +106,14 @@ impl OpenKeyspace<'_> {
         match self {
             Self::Default(_) => _ = batch.put(key, value),
             Self::Named(keyspace) => _ = batch.keyspace(keyspace).put(key, value),
+        }
+    }
+
+    /// Adds a table file to those that are ingested together.
+    pub(crate) fn ingest(&self, batch: &mut IngestBatch, file: &Path) {
+        match self {
+            Self::Default(_) => _ = batch.add(file),
+            Self::Named(keyspace) => _ = batch.add_to(keyspace, file),
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod filter_bench;
 pub(crate) mod filters;
 pub(crate) mod generated;
 pub(crate) mod get;
+pub(crate) mod ingest;
 pub(crate) mod keyspaces;
 pub(crate) mod levels;
 pub(crate) mod load;

@@ -8,8 +8,8 @@ use clap::Subcommand;
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
 use super::{
-    admin, backup, changes, dump, explain, filters, get, keyspaces, levels, load, put, rebuild,
-    scan, verify,
+    admin, backup, changes, dump, explain, filters, get, ingest, keyspaces, levels, load, put,
+    rebuild, scan, verify,
 };
 use crate::failure::Failure;
 
@@ -40,6 +40,12 @@ pub(crate) enum StoreCommand {
     /// Print or save entries in a form that load reads
     #[command(long_about = dump::LONG_ABOUT, after_help = dump::AFTER_HELP)]
     Dump(dump::DumpArgs),
+    /// Write sorted entries to a table file for ingest, without a store
+    #[command(long_about = ingest::WRITE_ABOUT, after_help = ingest::WRITE_HELP)]
+    WriteTable(ingest::WriteTableArgs),
+    /// Load table files, all or none
+    #[command(long_about = ingest::INGEST_ABOUT, after_help = ingest::INGEST_HELP)]
+    Ingest(ingest::IngestArgs),
     /// List, create and drop keyspaces
     #[command(long_about = keyspaces::LONG_ABOUT, after_help = keyspaces::AFTER_HELP)]
     Keyspaces(keyspaces::KeyspacesArgs),
@@ -111,6 +117,8 @@ impl StoreCommand {
             Self::Changes(args) => changes::run(&args, session, out),
             Self::Load(args) => load::run(&args, session, out),
             Self::Dump(args) => dump::run(&args, session, out),
+            Self::WriteTable(args) => ingest::run_write(&args, session, out),
+            Self::Ingest(args) => ingest::run_ingest(&args, session, out),
             Self::Keyspaces(args) => keyspaces::run(&args, session, out),
             Self::Stats(args) => levels::run_stats(&args, session, out),
             Self::Levels(args) => levels::run_levels(&args, session, out),

@@ -141,3 +141,54 @@ fn an_empty_file_is_no_dump() {
     let ran = program.run_on(&format!("load --create --as text {}", file.display()));
     assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "entries  0\n", ""));
 }
+
+#[test]
+fn table_files_are_written_and_ingested() {
+    let program = with_store(&[("a", "1"), ("b", "2"), ("c", "3")]);
+    let dump = program.path("all.dump");
+    assert_eq!(program.run_on(&format!("dump --as binary {}", dump.display())).code, Some(0));
+    let [first, second] = ["1.table", "2.table"].map(|name| program.path(name));
+    let ran = program.run(&format!("write-table {} {}", dump.display(), first.display()));
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.starts_with("entries  3\n"), "{}", ran.out);
+    let text = program.path("more.txt");
+    fs::write(&text, "x\t9\ny\t8\n").unwrap();
+    let write = format!("write-table --as text {} {}", text.display(), second.display());
+    assert_eq!(program.run(&write).code, Some(0));
+    let again = program.run(&write);
+    assert_ne!(again.code, Some(0), "an existing file is replaced");
+    let copy = program.path("copy");
+    let ingest = |more: &str| {
+        let (copy, first, second) = (copy.display(), first.display(), second.display());
+        program.run(&format!("ingest --db {copy} {more} {second} {first}"))
+    };
+    let ran = ingest("--create");
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.out.starts_with("entries  5\ntables   1\n"), "{}", ran.out);
+    let dumped = program.run(&format!("dump --as text --db {}", copy.display())).out;
+    assert_eq!(dumped, "a\t1\nb\t2\nc\t3\nx\t9\ny\t8\n");
+    program.run(&format!("keyspaces create users --db {}", copy.display()));
+    assert_eq!(ingest("--keyspace users").code, Some(0));
+    let found = program.run(&format!("get --db {} --keyspace users x", copy.display()));
+    assert_eq!(found.out, "9\n");
+
+    let mut bytes = fs::read(&second).unwrap();
+    bytes[20] ^= 1;
+    fs::write(&second, bytes).unwrap();
+    let refused = ingest("");
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.err.contains("2.table"), "{}", refused.err);
+    assert_eq!(program.run(&format!("dump --as text --db {}", copy.display())).out, dumped);
+
+    fs::write(&text, "b\t9\na\t8\n").unwrap();
+    let third = program.path("3.table");
+    let unsorted =
+        program.run(&format!("write-table --as text {} {}", text.display(), third.display()));
+    assert!(unsorted.err.contains("sort them"), "{}", unsorted.err);
+    assert!(!third.exists(), "an unfinished file");
+    let named = program.path("named.dump");
+    program.run(&format!("dump --as binary --db {} {}", copy.display(), named.display()));
+    let several = program.run(&format!("write-table {} {}", named.display(), third.display()));
+    assert_eq!(several.code, Some(2), "{several:?}");
+    assert!(several.err.contains("--keyspace"), "{}", several.err);
+}

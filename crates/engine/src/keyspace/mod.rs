@@ -16,6 +16,7 @@ mod operator_tests;
 mod tests;
 mod views;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use trommel_base::{SeqNo, Slice};
@@ -28,10 +29,12 @@ use crate::db::Db;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::healthy::Healthy;
+use crate::ingest::IngestBatch;
 use crate::iter::range::{DbCursor, Range};
 use crate::keyspaces::{KeyspaceOptions, KeyspaceState, Part};
 use crate::options::WriteOptions;
 use crate::read::Explanation;
+use crate::sorted_load::LoadReport;
 
 /// A named keyspace of a store: a sorted map of its own, with its own keys, that shares all else
 /// with the store. Clones share it, and it keeps the store open, like a [`Db`].
@@ -308,6 +311,31 @@ impl Keyspace {
     /// As [`Keyspace::put`].
     pub fn delete_range_with(&self, range: impl KeyRange, options: WriteOptions) -> Result<SeqNo> {
         self.handle.engine.delete_range_in(self.part(), Bounds::of(range), options)
+    }
+
+    /// Loads files into the keyspace, atomically: as [`Db::ingest`].
+    ///
+    /// # Errors
+    /// As [`Db::ingest`], with a limit of 65,527 bytes for a key, and
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (file, store) = (dir.path().join("users.table"), dir.path().join("data"));
+    /// use trommel::{Db, Options, TableWriter};
+    /// let mut writer = TableWriter::create(&file, &Options::default())?;
+    /// writer.put("1", "Ada")?;
+    /// writer.finish()?;
+    /// let db = Db::open(&store, Options::default())?;
+    /// let users = db.keyspace("users", Default::default())?;
+    /// users.ingest([&file])?;
+    /// assert_eq!(users.get("1")?.unwrap(), b"Ada");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn ingest<P: AsRef<Path>>(&self, files: impl IntoIterator<Item = P>) -> Result<LoadReport> {
+        let mut batch = IngestBatch::new();
+        files.into_iter().for_each(|file| _ = batch.add_to(self, file));
+        self.handle.engine.ingest(&batch)
     }
 
     /// Returns the value of `key`: as [`Db::get`].

@@ -1,5 +1,6 @@
 //! One keyspace of a batch, a snapshot or a transaction.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use trommel_base::Slice;
@@ -8,6 +9,7 @@ use super::Keyspace;
 use crate::batch::{Condition, OpKind, WriteBatch};
 use crate::bounds::{Bounds, KeyRange};
 use crate::error::Result;
+use crate::ingest::IngestBatch;
 use crate::iter::range::{DbCursor, Range};
 use crate::keyspaces::{KeyspaceState, Part};
 use crate::snapshot::Snapshot;
@@ -42,6 +44,13 @@ impl WriteBatch {
     pub fn keyspace(&mut self, keyspace: &Keyspace) -> KeyspaceBatch<'_> {
         self.add_keyspace(&keyspace.state);
         KeyspaceBatch { batch: self, space: keyspace.state.space() }
+    }
+}
+
+impl IngestBatch {
+    /// Adds a file for a keyspace, of the store that ingests the batch.
+    pub fn add_to(&mut self, keyspace: &Keyspace, file: impl AsRef<Path>) -> &mut Self {
+        self.push(Some(Arc::clone(&keyspace.state)), file.as_ref())
     }
 }
 

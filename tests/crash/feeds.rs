@@ -85,7 +85,7 @@ fn live(rng: &mut Rng, archived: u64) -> (SimDisk, Written) {
 }
 
 /// Opens what the power failure left to a consumer that has everything up to `position`.
-fn check(image: SimDisk, archived: u64, written: &Written, position: SeqNo, rng: &mut Rng) {
+fn check(image: &SimDisk, archived: u64, written: &Written, position: SeqNo, rng: &mut Rng) {
     let db = Db::open("db", options(image.clone(), archived)).unwrap();
     let newest = db.snapshot().seqno();
     assert!(newest >= position, "it has forgotten what was yielded: {newest}, {position}");
@@ -134,7 +134,7 @@ fn a_consumer_continues_after_a_power_failure() {
                 let position = replay.marks().last().copied().unwrap_or_default();
                 let policy = *rng.choice(&Policy::ALL).unwrap();
                 let image = replay.image(policy, rng.u64(..)).disk();
-                check(image, archived, &written, position, &mut rng);
+                check(&image, archived, &written, position, &mut rng);
             }
             if replay.step().is_none() {
                 break;

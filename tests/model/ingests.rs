@@ -1,6 +1,8 @@
 //! Files of sorted entries, written outside a store and ingested: against a model, beside writers
 //! and readers, with a disk that fails at every call, and with files that are refused.
 
+#![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;

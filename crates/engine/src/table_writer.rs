@@ -216,7 +216,7 @@ mod tests {
         let options = Options::default().vfs(Arc::new(disk.clone()));
         let mut writer = TableWriter::create("x.table", &options).unwrap();
         disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append));
-        let failed = (0..u32::MAX).find_map(|n| writer.put(n.to_be_bytes(), [7; 9000]).err());
+        let failed = (0..u32::MAX).find_map(|n| writer.put(format!("{n:010}"), [7; 9000]).err());
         let failed = failed.unwrap().to_string();
         assert_eq!(writer.put("z", "").unwrap_err().to_string(), failed);
         assert_eq!(writer.finish().unwrap_err().to_string(), failed);

@@ -180,7 +180,7 @@ fn the_archive_keeps_the_bytes_it_is_set_to() {
     let (after, _) = missing(db.changes_since(oldest - 2).unwrap_err());
     assert_eq!(after, oldest - 2);
     // One that was reading: no batch is skipped before the error.
-    let (seen, errors): (Vec<_>, Vec<_>) = slow.by_ref().partition(|batch| batch.is_ok());
+    let (seen, errors): (Vec<_>, Vec<_>) = slow.by_ref().partition(Result::is_ok);
     assert_eq!(batches(seen.into_iter()), expected[10..slow.position() as usize]);
     let error = errors.into_iter().next().unwrap().unwrap_err();
     assert_eq!(missing(error), (slow.position(), oldest));
@@ -446,7 +446,7 @@ fn a_corrupt_archived_log_is_an_error_of_the_feed() {
     let db = open(&disk);
     assert_eq!(db.iter().count(), 500);
     let mut changes = db.changes_since(0).unwrap();
-    let (good, bad): (Vec<_>, Vec<_>) = changes.by_ref().partition(|batch| batch.is_ok());
+    let (good, bad): (Vec<_>, Vec<_>) = changes.by_ref().partition(Result::is_ok);
     assert_eq!(batches(good.into_iter()), expected[..changes.position() as usize]);
     let error = bad.into_iter().next().unwrap().unwrap_err();
     assert!(matches!(error, Error::Corruption(_)), "{error}");

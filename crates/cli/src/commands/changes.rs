@@ -11,6 +11,7 @@ use crate::commands::base::Base;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
+use crate::shared_args::whole;
 use crate::text::{KeyForm, ValueForm};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -39,7 +40,7 @@ const COLUMNS: [&str; 5] = ["seqno", "keyspace", "kind", "key", "value"];
 #[derive(Debug, Args)]
 pub(crate) struct ChangesArgs {
     /// Only batches after this sequence number [default: from the oldest that is there]
-    #[arg(long, value_name = "SEQNO")]
+    #[arg(long, value_name = "SEQNO", value_parser = whole::<u64>)]
     since: Option<u64>,
     /// Go on as batches are committed, until interrupted
     #[arg(long)]

@@ -459,6 +459,24 @@ fn write_missing(f: &mut fmt::Formatter<'_>, after: SeqNo, oldest: SeqNo) -> fmt
     )
 }
 
+fn write_ahead(f: &mut fmt::Formatter<'_>, after: SeqNo, newest: SeqNo) -> fmt::Result {
+    write!(
+        f,
+        "there is no change {after}, as the newest is {newest}: the store is another one, or an \
+         earlier state of it; read it as of a snapshot, and begin a feed after its sequence number"
+    )
+}
+
+fn write_overlap(f: &mut fmt::Formatter<'_>, first: &Path, second: &Path) -> fmt::Result {
+    write!(
+        f,
+        "{} and {} overlap: the second begins before the first ends. Ingest them one after the \
+         other, the newer one last; nothing was ingested",
+        first.display(),
+        second.display()
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -490,13 +508,7 @@ impl fmt::Display for Error {
                 "a batch of {bytes} bytes is too large: at most {limit} bytes; write it in parts"
             ),
             Self::Unsorted { position } => write_unsorted(f, *position),
-            Self::FilesOverlap { first, second } => write!(
-                f,
-                "{} and {} overlap: the second begins before the first ends. Ingest them one after \
-                 the other, the newer one last; nothing was ingested",
-                first.display(),
-                second.display()
-            ),
+            Self::FilesOverlap { first, second } => write_overlap(f, first, second),
             Self::InDoubt { dir, what } => write_in_doubt(f, dir, what),
             Self::Replaced { dir, what } => write_replaced(f, dir, what),
             Self::ReadOnly => {
@@ -522,12 +534,7 @@ impl fmt::Display for Error {
                 write_other_operator(f, (dir, keyspace.as_ref()), recorded, given)
             }
             Self::ChangesMissing { after, oldest } => write_missing(f, *after, *oldest),
-            Self::ChangesAhead { after, newest } => write!(
-                f,
-                "there is no change {after}, as the newest is {newest}: the store is another one, or \
-                 an earlier state of it; read it as of a snapshot, and begin a feed after its \
-                 sequence number"
-            ),
+            Self::ChangesAhead { after, newest } => write_ahead(f, *after, *newest),
             Self::Internal { what } => {
                 write!(
                     f,

@@ -491,6 +491,36 @@ fn a_keyspace_dropped_meanwhile_stays_empty() {
     assert_eq!(again.get("k").unwrap().unwrap(), b"v");
 }
 
+/// Regression: where tables of other options begin within a load, a file was created without a
+/// look at whether the store had been closed, and the directory was another owner's.
+#[test]
+fn an_ingest_that_outlives_its_store_creates_nothing() {
+    let closed = Arc::new(AtomicBool::new(false));
+    let (vfs, db) = hooked(|db| {
+        let (db, closed) = (db.clone(), Arc::clone(&closed));
+        Box::new(move || {
+            db.close().unwrap();
+            closed.store(true, Ordering::Relaxed);
+        })
+    });
+    let first = db.keyspace("first", Default::default()).unwrap();
+    let raw = trommel::KeyspaceOptions::new().compression(Compression::None);
+    let second = db.keyspace("second", raw).unwrap();
+    db.flush().unwrap();
+    write(&small(vfs.below.clone()), "a.table", [("k", "v")]);
+    write(&small(vfs.below.clone()), "x.table", [("k", "v")]);
+    let tables = || {
+        let listing = vfs.below.list(Path::new("db")).unwrap();
+        listing.iter().filter(|entry| entry.name.as_encoded_bytes().ends_with(b".sst")).count()
+    };
+    let before = tables();
+    let mut batch = IngestBatch::new();
+    batch.add_to(&first, "a.table").add_to(&second, "x.table");
+    let failed = db.ingest_batch(&batch);
+    assert!(closed.load(Ordering::Relaxed) && matches!(failed, Err(Error::Closed)), "{failed:?}");
+    assert_eq!(tables(), before + 1, "the table that was begun before, and none since");
+}
+
 /// Keys that begin with the marker move when the first keyspace is created.
 #[test]
 fn a_first_keyspace_created_meanwhile_loses_no_key() {

@@ -162,6 +162,26 @@ fn input_that_is_refused_changes_nothing() {
 }
 
 /// A load is a write like any other for what was read before.
+/// Regression: all tables of a load had the filters of the uppermost level that any of its keys
+/// could go to, so that one key in level 0 gave filters to a last level that has none.
+#[test]
+fn tables_of_a_load_have_the_filters_of_their_levels() {
+    let options = small(MemoryVfs::new()).filtering(|f| f.filters_on_last_level(false));
+    let db = Db::open("db", options.compaction(|c| c.auto_compaction(false))).unwrap();
+    db.put("9", "in level 0").unwrap();
+    db.flush().unwrap();
+    let new = (0..20_000).map(|nth| (format!("{nth:05}9").into_bytes(), b"value".to_vec()));
+    let report = load(&db, &new.chain([(b"9".to_vec(), b"new".to_vec())]).collect()).unwrap();
+    assert_eq!(report.level, 0);
+    let levels = db.stats().levels;
+    let last = levels.last().unwrap();
+    assert!(last.level > 0 && last.tables > 3 && last.entries > 10_000, "{levels:?}");
+    assert_eq!(last.filter_bytes, 0, "{levels:?}");
+    assert!(levels[0].filter_bytes > 0, "{levels:?}");
+    assert_eq!(db.get("9").unwrap().unwrap(), b"new");
+    db.verify().unwrap();
+}
+
 #[test]
 fn a_transaction_conflicts_with_a_load() {
     for flush in [false, true] {

@@ -118,16 +118,15 @@ impl Engine {
         files.sort_by(|a, b| a.range.cmp(&b.range));
         check_apart(&files)?;
         let levels: Vec<_> = files.iter().map(|file| file.level(&load)).collect();
-        let uppermost = levels.iter().copied().min().unwrap_or(0);
-        let entries = files.iter().map(|file| file.entries).sum();
-        let mut tables = load.begin_tables(uppermost, entries);
-        let mut last = uppermost;
+        let entries = files.iter().fold(0, |all: u64, file| all.saturating_add(file.entries));
+        let mut tables = load.begin_tables(entries);
+        let mut last = None;
         for (file, level) in files.iter().zip(levels) {
             // A table of both would be above what only one of them overlaps.
-            if level != last {
+            if last.is_some_and(|last| level != last) {
                 tables.end_table()?;
-                last = level;
             }
+            last = Some(level);
             self.copy_in(file, &mut tables)?;
         }
         if entries == 0 {
@@ -179,7 +178,14 @@ impl Engine {
                 let what = "an entry is not one that TableWriter writes";
                 return Err(Corruption::new(&file.path, 0, what).into());
             }
-            tables.add(file.space.key_in(key, &mut buffer), value)
+            let added = tables.add(file.space.key_in(key, &mut buffer), value);
+            added.map_err(|error| match error {
+                Error::Unsorted { .. } => {
+                    let what = "its keys are not those that its properties state";
+                    Corruption::new(&file.path, 0, what).into()
+                }
+                error => error,
+            })
         })?;
         Ok(())
     }

@@ -97,6 +97,9 @@ impl Engine {
     /// Forgets the gaps in which no table has tombstones, unless a memtable may have them there, or
     /// what scans pass has expired.
     fn forget_useless_gaps(&self) {
+        if self.memory.gaps.is_empty() {
+            return;
+        }
         let view = self.view.load();
         let are_in_memory = view.memtables().any(|logged| logged.has_many_tombstones());
         if are_in_memory || !view.version.ranges.horizons().are_none() {

@@ -97,6 +97,14 @@ impl<'a> Outputs<'a> {
         }
     }
 
+    /// Sets the level of the tables that are begun from now on.
+    pub(crate) fn set_level(&mut self, level: usize) {
+        if level != self.level {
+            self.level = level;
+            self.chosen = None;
+        }
+    }
+
     /// Records that `rule` judges all entries.
     pub(crate) fn judged_by(&mut self, rule: &DropRule) {
         self.ranges_applied = rule.ranges_applied();

@@ -26,7 +26,7 @@ use crate::limiter::AwaitedWork;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::{MemtableShare, Purpose};
-use crate::space::{Space, is_marked};
+use crate::space::{Space, id_of, is_marked};
 use crate::sync::{MutexGuard, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{TableMeta, Version};
@@ -83,14 +83,10 @@ impl Engine {
         let load = SortedLoad::begin(self)?;
         let space = load.default_space;
         let mut entries = entries.into_iter().peekable();
-        let first = match entries.peek() {
-            Some(Ok((key, _))) => space.key(key.as_ref()).into_owned(),
-            Some(Err(error)) => return Err(error.clone()),
-            None => return Ok(load.of_nothing()),
-        };
-        // The last key is not known yet. The level only decides about filters here.
-        let level = level_for(&self.version(), |table| *table.largest >= *first);
-        let mut tables = load.begin_tables(level, entries.size_hint().0 as u64);
+        if entries.peek().is_none() {
+            return Ok(load.of_nothing());
+        }
+        let mut tables = load.begin_tables(entries.size_hint().0 as u64);
         for entry in entries {
             let (key, value) = entry?;
             tables.add(&space.key(key.as_ref()), value.as_ref())?;
@@ -122,15 +118,15 @@ impl<'a> SortedLoad<'a> {
         level_below(&self.engine.version(), (smallest, largest))
     }
 
-    /// Begins the tables of at least this many keys, with the filters of tables of `level`.
-    pub(crate) fn begin_tables(&self, level: usize, keys: u64) -> SortedTables<'a> {
+    /// Begins the tables of at least this many keys.
+    pub(crate) fn begin_tables(&self, keys: u64) -> SortedTables<'a> {
         let engine = self.engine;
         SortedTables {
             engine,
             seqno: self.seqno,
             table_bytes: engine.options.load().compaction.table_bytes,
             keys: AscendingKeys::default(),
-            outputs: Outputs::new(engine, level, engine.version(), purpose(keys)),
+            outputs: Outputs::new(engine, LEVELS - 1, engine.version(), purpose(keys)),
         }
     }
 
@@ -168,14 +164,25 @@ impl SortedTables<'_> {
             self.outputs.close_table()?;
         }
         // Once the store is closed, its directory may be another owner's.
-        let creating = (!self.outputs.has_open_table()).then(|| lock(&self.engine.writes.creating));
+        let creating = self.may_begin_table(key).then(|| lock(&self.engine.writes.creating));
         if creating.is_some() {
             self.engine.access.check_writable()?;
+        }
+        if !self.outputs.has_open_table() {
+            // The last key is not known yet. Here the level only decides about filters.
+            let level = level_below(&self.engine.version(), (key, key));
+            self.outputs.set_level(level);
         }
         self.outputs.add(EntryRef { key, seqno: self.seqno, kind: EntryKind::Put, value })?;
         drop(creating);
         self.keys.accept(key);
         Ok(())
+    }
+
+    /// Whether `key` may begin a table: the open one may have other options if it ends with a key
+    /// of another keyspace.
+    fn may_begin_table(&self, key: &[u8]) -> bool {
+        !self.outputs.has_open_table() || self.outputs.last_key().and_then(id_of) != id_of(key)
     }
 }
 
@@ -263,13 +270,6 @@ fn level_below(version: &Version, (smallest, largest): (&[u8], &[u8])) -> usize 
             run.get(at).is_none_or(|table| *table.smallest > *largest)
         }
     };
-    (0..LEVELS).take_while(is_free).last().unwrap_or(0)
-}
-
-/// The deepest level such that no table that `overlaps` is in it or above it; 0 if there is one in
-/// level 0, where newer tables come first.
-fn level_for(version: &Version, overlaps: impl Fn(&TableMeta) -> bool) -> usize {
-    let is_free = |level: &usize| !version.levels[*level].iter().any(|table| overlaps(table));
     (0..LEVELS).take_while(is_free).last().unwrap_or(0)
 }
 

@@ -69,6 +69,7 @@ use crate::levels::LEVELS;
 use crate::purpose::Purpose;
 use crate::rebuild_queue::Waiting;
 use crate::sync::lock;
+use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
 
@@ -187,7 +188,8 @@ impl Engine {
         level: usize,
         purpose: &Purpose,
     ) -> Result<BudgetChoice, TuningError> {
-        if level == 0 {
+        // A load is no sign of how large the next runs are.
+        if level == 0 && purpose.reason != FilterReason::Load {
             self.statistics.budget_history.note_run(purpose.keys);
         }
         let mut own = self.own_filters(version);

@@ -6,7 +6,8 @@
 //! 2. The archive keeps the last logs that together have at least as many bytes as it is set to;
 //!    older ones are removed. A reader that has one open reads on.
 //! 3. Nothing else depends on it. If a log cannot be archived, a feed finds the gap in the sequence
-//!    numbers, and reports it.
+//!    numbers, and reports it. Only a directory that cannot be synced makes the store refuse writes
+//!    when it needs its next file, as ever.
 //!
 //! Called by flushes, and when a store is opened.
 

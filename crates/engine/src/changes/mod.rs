@@ -28,7 +28,7 @@ use std::time::Duration;
 use trommel_base::SeqNo;
 
 use self::batch::PassedNames;
-use self::reader::{BatchReader, ReadEnd};
+use self::reader::{BatchReader, ReadEnd, sync_up_to};
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::env;
@@ -133,6 +133,8 @@ impl Db {
         if seqno > newest {
             return Err(Error::ChangesAhead { after: seqno, newest });
         }
+        // A consumer that has read a snapshot stores this position.
+        sync_up_to(self.engine(), seqno, 0..=u64::MAX)?;
         let mut changes = Changes {
             reader: BatchReader::after(seqno),
             ready: VecDeque::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -219,23 +220,31 @@ impl BatchReader {
     pub(super) fn make_durable(&mut self, engine: &Engine) -> Result<()> {
         let Some(tail) = &self.tail else { return Ok(()) };
         let (number, end) = (tail.number(), tail.end());
-        let is_archived = tail.path() == archived_log_path(&engine.files.dir, number);
-        if self.durable_to >= (number, end) || is_archived {
-            return Ok(());
+        if self.durable_to < (number, end) {
+            sync_up_to(engine, self.seqno, self.durable_to.0..=number)?;
+            self.durable_to = (number, end);
         }
-        if engine.writes.synced.load(Ordering::Acquire) < self.seqno {
-            let begun = self.durable_to.0;
-            let view = engine.view.load_full();
-            let logs = view.memtables().flat_map(|memtable| memtable.logs());
-            for log in logs.filter(|log| (begun..=number).contains(log)).collect::<BTreeSet<_>>() {
-                sync(engine, &log_path(&engine.files.dir, log))?;
-            }
-            // After a failed sync, another one may succeed without having made anything durable.
-            engine.access.check_unpoisoned()?;
-        }
-        self.durable_to = (number, end);
         Ok(())
     }
+}
+
+/// Makes the logs with these numbers durable, unless everything up to `seqno` is known to be. An
+/// archived log is, and so is what is in tables.
+pub(super) fn sync_up_to(
+    engine: &Engine,
+    seqno: SeqNo,
+    numbers: RangeInclusive<u64>,
+) -> Result<()> {
+    if engine.writes.synced.load(Ordering::Acquire) >= seqno {
+        return Ok(());
+    }
+    let view = engine.view.load_full();
+    let logs = view.memtables().flat_map(|memtable| memtable.logs());
+    for log in logs.filter(|log| numbers.contains(log)).collect::<BTreeSet<_>>() {
+        sync(engine, &log_path(&engine.files.dir, log))?;
+    }
+    // After a failed sync, another one may succeed without having made anything durable.
+    engine.access.check_unpoisoned()
 }
 
 /// Makes a log durable. One that is missing has become obsolete: its contents are in tables, which

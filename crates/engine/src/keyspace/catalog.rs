@@ -164,6 +164,10 @@ impl Handle {
         if self.engine.version().catalog_salt.is_none() {
             return Ok(None);
         }
+        if self.engine.options.load().opening.follows {
+            // The owner may have changed it since the last catch-up, which shows its writes first.
+            self.follow_catalog()?;
+        }
         Ok(self.catalog()?.header.map(|header| header.plain_to))
     }
 

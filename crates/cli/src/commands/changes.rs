@@ -4,10 +4,11 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use trommel::{BatchOp, ChangedBatch, ChangedKeyspace, Changes, Db, Error, Follower, Options};
+use trommel::{ChangedBatch, ChangedKeyspace, Changes, Db, Error, Follower, Options};
 use trommel_harness::units::parse_count;
 
 use crate::commands::base::Base;
+use crate::commands::operations::columns;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
@@ -166,21 +167,10 @@ fn print_batch(
             ChangedKeyspace::Dropped { id } => format!("number {id}, dropped").into(),
             _ => Value::Null,
         };
-        let (kind, key, value) = match changed.op {
-            BatchOp::Put { key, value } => ("put", key, args.value_form.print(value).into()),
-            BatchOp::Delete { key } => ("delete", key, Value::Null),
-            BatchOp::Merge { key, operand } => {
-                ("merge", key, args.value_form.print(operand).into())
-            }
-            BatchOp::DeleteRange { from, to } => {
-                let end = to.map(|to| args.key_form.print(to).into());
-                ("delete_range", from, end.unwrap_or(Value::Null))
-            }
-            // Never in a feed.
-            _ => continue,
-        };
-        let key = args.key_form.print(key).into();
-        output.row(vec![Value::Integer(batch.seqno()), keyspace, kind.into(), key, value])?;
+        // Others are never in a feed.
+        let Some(columns) = columns(changed.op, args.key_form, args.value_form) else { continue };
+        let place = [Value::Integer(batch.seqno()), keyspace];
+        output.row(place.into_iter().chain(columns).collect())?;
     }
     Ok(())
 }

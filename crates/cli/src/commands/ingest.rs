@@ -15,7 +15,7 @@ use trommel_harness::Unit;
 
 use crate::commands::keyspaces::KeyspaceArgs;
 use crate::commands::store_args::{Session, WriteArgs};
-use crate::entries::{EntryReader, Forms, Item, Source, StreamForm};
+use crate::entries::{EntryReader, Forms, Item, StreamForm};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::shared_args::one_of;
@@ -84,10 +84,7 @@ pub(crate) fn run_write(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let source = match args.file.to_str() {
-        Some("-") => Source::StandardInput(session.input()?),
-        _ => Source::File(args.file.clone().into()),
-    };
+    let source = session.source(&args.file)?;
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let mut reader = EntryReader::open(&source, args.form, forms)?;
     let options = Options::default().compression(args.compression);

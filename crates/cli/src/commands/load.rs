@@ -76,10 +76,7 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let source = match args.file.to_str() {
-        Some("-") => Source::StandardInput(session.input()?),
-        _ => Source::File(args.file.clone().into()),
-    };
+    let source = session.source(&args.file)?;
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let open = || EntryReader::open(&source, args.form, forms);
     let rules = Rules { one: args.keyspace.is_given(), replace: args.replace_options };

@@ -18,6 +18,7 @@ pub(crate) mod ingest;
 pub(crate) mod keyspaces;
 pub(crate) mod levels;
 pub(crate) mod load;
+pub(crate) mod operations;
 pub(crate) mod put;
 pub(crate) mod rates;
 pub(crate) mod rebuild;

@@ -6,6 +6,7 @@
 //! in the store ([`Base`]), and no compaction starts by itself: a command does one operation, and
 //! leaves the rest of the store as it is. In the shell all commands share the one open store.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use trommel_harness::units::{parse_bytes, parse_time};
 use trommel_harness::{Control, Unit};
 
 use crate::commands::base::Base;
+use crate::entries::Source;
 use crate::escape::visible;
 use crate::failure::Failure;
 use crate::shared_args::one_of;
@@ -83,6 +85,14 @@ impl Session<'_> {
                 "in the shell, - cannot stand for standard input, from which its lines are read"
                     .into(),
             )),
+        }
+    }
+
+    /// The entries of a file, or of standard input for `-`.
+    pub(crate) fn source(&self, file: &OsStr) -> Result<Source, Failure> {
+        match file.to_str() {
+            Some("-") => Ok(Source::StandardInput(self.input()?)),
+            _ => Ok(Source::File(file.into())),
         }
     }
 }

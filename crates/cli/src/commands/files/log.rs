@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use trommel::BatchOp;
 use trommel::inspect::{Ending, Log, LogInfo};
 
 use super::{
     DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, SPANS, ending, id, name, path_text, span_row,
     with_those_of_dirs,
 };
+use crate::commands::operations::columns;
 use crate::commands::store_args::Session;
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
@@ -152,28 +152,12 @@ fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
             .flat_map(|batch| batch.operations().map(move |operation| (batch.offset, operation)));
         for ((offset, operation), count) in operations.zip(0..args.limit.entries()) {
             let operation = operation?;
-            let (kind, key, value) = match operation.op {
-                BatchOp::Put { key, value } => ("put", key, args.value_form.print(value).into()),
-                BatchOp::Delete { key } => ("delete", key, Value::Null),
-                BatchOp::Merge { key, operand } => {
-                    ("merge", key, args.value_form.print(operand).into())
-                }
-                BatchOp::DeleteRange { from, to } => {
-                    let end = to.map(|to| args.key_form.print(to).into());
-                    ("delete_range", from, end.unwrap_or(Value::Null))
-                }
-                BatchOp::TimeMark { until } => ("time_mark", &[][..], Value::Count(until)),
-                // Never in a log.
-                _ => continue,
+            // Others are never in a log.
+            let Some(columns) = columns(operation.op, args.key_form, args.value_form) else {
+                continue;
             };
-            output.row(vec![
-                name(file),
-                Value::Integer(offset),
-                Value::Integer(operation.seqno),
-                kind.into(),
-                args.key_form.print(key).into(),
-                value,
-            ])?;
+            let place = [name(file), Value::Integer(offset), Value::Integer(operation.seqno)];
+            output.row(place.into_iter().chain(columns).collect())?;
             if count.is_multiple_of(ENTRIES_PER_LOOK) {
                 session.go_on()?;
             }

@@ -1,7 +1,7 @@
 //! Flushing a frozen memtable to a table of level 0.
 //!
 //! 1. The entries that some reader may still see are written in order; the memtable's own range
-//!    tombstones are applied to them.
+//!    tombstones, and expiry, are applied to them.
 //! 2. The logs that held the memtable's writes are [archived](crate::log_archive), if a change feed
 //!    may read them.
 //! 3. One edit adds the table, hands the range tombstones over to the version, and names the oldest

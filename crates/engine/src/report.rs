@@ -110,8 +110,8 @@ pub struct FilterReport {
     pub spared_tables: u64,
     /// Stored bytes of those filters.
     pub spared_bytes: u64,
-    /// Filters built as [`FilterKind::Standard`] instead of ribbon because their keys have no
-    /// ribbon: see [`FilterStats::fallbacks`](crate::FilterStats::fallbacks). Partitioned filters
+    /// Filters built as [`FilterKind::Standard`] because no ribbon or fuse filter of their keys was
+    /// found: see [`FilterStats::fallbacks`](crate::FilterStats::fallbacks). Partitioned filters
     /// are not counted here.
     pub fallbacks: u64,
     /// The state of the budget, if [`Options::filters`](crate::Options::filters) is one.
@@ -369,7 +369,10 @@ impl fmt::Display for FilterReport {
         }
         if self.fallbacks > 0 {
             let count = self.fallbacks;
-            writeln!(f, "fallbacks: {count} filters are standard, as their keys have no ribbon")?;
+            writeln!(
+                f,
+                "fallbacks: {count} filters are standard ones, as no other could be built"
+            )?;
         }
         if self.unused_prefix_filters > 0 {
             let tables = self.unused_prefix_filters;

@@ -77,7 +77,7 @@ fn most(db: &Db, missing: bool) -> (u64, u64) {
 
 /// Options by name: each kind of filter, partitioning and residency.
 fn shapes() -> Vec<(String, Options)> {
-    let policies = ["paired:16", "blocked:12", "standard:10", "ribbon:10", "none"];
+    let policies = ["paired:16", "blocked:12", "standard:10", "ribbon:10", "fuse:10", "none"];
     let whole = policies
         .map(|filters| (filters.into(), Options::default().filters(filters.parse().unwrap())));
     let mut shapes: Vec<(String, Options)> = whole.into();

@@ -7,8 +7,9 @@ pub(crate) const MIN_MILLIBITS: u32 = 500;
 /// The most thousandths of a bit per key: 64 bits.
 pub(crate) const MAX_MILLIBITS: u32 = 64_000;
 
-/// The one list of kinds. What differs between them is a `match` without a `_` in this crate, so
-/// that the compiler finds what a new kind needs; other crates go through [`FilterKind::ALL`].
+/// The one list of kinds. Most of what differs between them is a `match` without a `_` in this
+/// crate, so that the compiler finds what a new kind needs; other crates go through
+/// [`FilterKind::ALL`]. The section "Filters" of `docs/architecture.md` has the rest.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $name:literal,)*) => {
         /// The kind of a filter; the file format calls it a family.

@@ -7,10 +7,11 @@
 //!    stripe are hidden from all readers, except below merge operands: of these all are kept, and
 //!    the first version that is none.
 //! 2. Of these, one that a range tombstone deletes for the oldest reader of its stripe, and so for
-//!    all of them, is hidden too.
+//!    all of them, is hidden too. So is one that has expired: expiry is a range tombstone over all
+//!    keys ([`expiry`](crate::expiry)).
 //! 3. A tombstone kept by rules 1 and 2 in the oldest stripe (at or below the oldest snapshot, or
-//!    any if there is none) is dropped if nothing older can be outside the merge: there is nothing
-//!    left for it to hide.
+//!    any if there is none) is dropped if nothing older can be outside the merge, which may be one
+//!    slice of a compaction: there is nothing left for it to hide.
 //!
 //! The snapshots must be read after all inputs of the merge were visible, under the lock under
 //! which snapshots register: a snapshot that registers later then sees the newest version of every
@@ -29,7 +30,7 @@ use crate::ranges::{RangeCursor, RangeSet};
 pub(crate) enum EntryFate {
     /// It goes to the output.
     Keep,
-    /// A newer version of its key hides it from every reader.
+    /// A newer version of its key, a range tombstone or expiry hides it from every reader.
     Hidden,
     /// It is a tombstone with nothing left to hide.
     Spent,

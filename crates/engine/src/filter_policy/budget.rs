@@ -129,8 +129,8 @@ fn parse_kinds(text: &str) -> Result<Rule, String> {
         let kind = FilterKind::ALL.into_iter().find(|kind| kind.name() == name);
         let kind = kind.ok_or_else(|| {
             format!(
-                "\"{name}\" is no kind that a budget can be spent on: write paired, blocked, ribbon \
-                 or standard, several with | between them"
+                "\"{name}\" is no kind that a budget can be spent on: write paired, blocked, ribbon, \
+                 fuse or standard, several with | between them"
             )
         })?;
         if !kinds.contains(&kind) {

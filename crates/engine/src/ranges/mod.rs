@@ -10,8 +10,8 @@
 //! 3. Scans keep what they learn of long runs of point tombstones in the same form, in memory
 //!    ([`gaps`]).
 //! 4. A compaction drops the entries that are deleted for every reader. Tables that hold no others
-//!    are removed without being read. A tombstone is removed once no table overlaps its range that
-//!    has older entries.
+//!    are removed without being read. A tombstone is no longer needed once no table overlaps its
+//!    range that has older entries; those no longer needed are removed once they are half of all.
 
 mod cursor;
 mod gaps;

@@ -124,7 +124,7 @@ impl fmt::Display for Stats {
         }
         if self.filters.fallbacks > 0 {
             let count = self.filters.fallbacks;
-            writeln!(f, "filters: {count} built as standard ones, for their keys have no ribbon")?;
+            writeln!(f, "filters: {count} built as standard ones, as no other could be built")?;
         }
         let rebuilds = &self.background.filter_rebuilds;
         if rebuilds.tables + rebuilds.queued > 0 {

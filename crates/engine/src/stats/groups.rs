@@ -252,8 +252,8 @@ pub struct FilterStats {
     #[cfg_attr(feature = "serde", serde(rename = "filters_not_held"))]
     pub not_held: u64,
     /// Filters and filter partitions built as [`FilterKind::Standard`](crate::FilterKind) since the
-    /// reset, because their keys have no ribbon within the construction bounds. Random keys have
-    /// one: these keys were chosen to have none.
+    /// reset, because no ribbon or fuse filter of their keys was found within the construction
+    /// bounds. Random keys have one: these keys were chosen to have none.
     #[cfg_attr(feature = "serde", serde(rename = "filter_fallbacks"))]
     pub fallbacks: u64,
 }

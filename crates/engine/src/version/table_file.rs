@@ -123,18 +123,18 @@ pub(crate) struct TableFile {
     /// Its open files, if others may remove them.
     kept_files: OnceLock<KeptFiles>,
     /// The table's file, shared with predecessors and successors.
-    file: Arc<RemovalOnDrop>,
+    file: Arc<QueuedOnDrop>,
     /// Its sidecar.
-    sidecar: RemovalOnDrop,
+    sidecar: QueuedOnDrop,
 }
 
 /// More than the filters of any table take.
 const NOTHING_LOST: u64 = u64::MAX;
 
-/// A file to be removed when its last owner is dropped. The path and the deletion queue are set
+/// A file to be queued for deletion when its last owner is dropped. The path and the deletion queue are set
 /// once the manifest has durably dropped the file.
 #[derive(Debug, Default)]
-struct RemovalOnDrop(OnceLock<Removal>);
+struct QueuedOnDrop(OnceLock<Removal>);
 
 /// The removal of a file.
 #[derive(Debug)]
@@ -145,9 +145,9 @@ struct Removal {
     deletion_queue: Arc<DeletionQueue>,
 }
 
-impl RemovalOnDrop {
-    /// Removes the file when its last owner is dropped.
-    fn remove_when_dropped(&self, removal: Removal) {
+impl QueuedOnDrop {
+    /// Queues the file for deletion when its last owner is dropped.
+    fn queue_when_dropped(&self, removal: Removal) {
         let deletion_queue = Arc::clone(&removal.deletion_queue);
         if self.0.set(removal).is_ok() {
             deletion_queue.announce();
@@ -155,7 +155,7 @@ impl RemovalOnDrop {
     }
 }
 
-impl Drop for RemovalOnDrop {
+impl Drop for QueuedOnDrop {
     fn drop(&mut self) {
         let Some(Removal { path, table, deletion_queue }) = self.0.take() else { return };
         match table {
@@ -184,7 +184,7 @@ impl TableFile {
             is_obsolete: AtomicBool::new(false),
             kept_files: OnceLock::new(),
             file: Arc::default(),
-            sidecar: RemovalOnDrop::default(),
+            sidecar: QueuedOnDrop::default(),
         }
     }
 
@@ -308,7 +308,7 @@ impl TableFile {
     pub(crate) fn retire(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
         let path = table_path(dir, self.number);
         let table = Some((self.number, self.file_bytes));
-        self.file.remove_when_dropped(Removal {
+        self.file.queue_when_dropped(Removal {
             path,
             table,
             deletion_queue: Arc::clone(deletion_queue),
@@ -322,7 +322,7 @@ impl TableFile {
         self.leave();
         if let Some(number) = self.filters.sidecar {
             let (path, deletion_queue) = (sidecar_path(dir, number), Arc::clone(deletion_queue));
-            self.sidecar.remove_when_dropped(Removal { path, table: None, deletion_queue });
+            self.sidecar.queue_when_dropped(Removal { path, table: None, deletion_queue });
         }
     }
 

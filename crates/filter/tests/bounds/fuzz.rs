@@ -300,6 +300,7 @@ fn fuzz_decoding_and_querying() {
         "opened as blocked",
         "opened as paired",
         "opened as ribbon",
+        "opened as fuse",
         "unknown",
         "shorter than its header",
         "the magic number of a filter",

@@ -59,7 +59,8 @@ pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Erro
 /// The current manifest of `dir`, whose entries are `listing`.
 ///
 /// A missing `CURRENT` is `Corruption` if the directory holds a table, or a log with content: a
-/// store has a `CURRENT` before it writes either.
+/// store has a `CURRENT` before it writes either. If it was installed while the directory was
+/// listed, the listing may lack it all the same, so it is looked for once more.
 pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Current, Error> {
     let path = dir.join(CURRENT);
     if listing.iter().any(|entry| entry.name == CURRENT) {
@@ -75,9 +76,14 @@ pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Cu
         Some(Numbered::Log(_)) => entry.bytes > FILE_HEADER_BYTES as u64,
         Some(Numbered::Manifest(_)) | None => false,
     };
-    match listing.iter().any(was_in_use) {
-        true => Err(Corruption::new(&path, 0, MISSING).into()),
-        false => Ok(Current::Never),
+    if !listing.iter().any(was_in_use) {
+        return Ok(Current::Never);
+    }
+    match read(vfs, dir) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(Corruption::new(&path, 0, MISSING).into())
+        }
+        number => number.map(Current::Manifest),
     }
 }
 

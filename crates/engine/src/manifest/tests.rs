@@ -15,6 +15,7 @@ use super::writer::ManifestWriter;
 use crate::error::Error;
 use crate::log::testing::{Crash, OpRecorder, disk};
 use crate::log::{DropReason, FileHeader, FileKind, LogWriter};
+use crate::names;
 use crate::version::TableMeta;
 
 const STORE: u64 = 0xfeed_face_cafe_beef;
@@ -411,4 +412,19 @@ fn a_manifest_rolls_over_when_it_has_grown() {
         current::find(&vfs, Path::new(DIR), &vfs.list(Path::new(DIR)).unwrap()).unwrap(),
         Current::Manifest(2)
     );
+}
+
+/// A follower was refused with "it is missing" when it listed the directory of a store that was
+/// being created: the listing was read before `CURRENT` was installed, and in part after it.
+#[test]
+fn a_current_installed_during_the_listing_is_found() {
+    let vfs = MemoryVfs::new();
+    create(&vfs, 1, &states(0).remove(0)).unwrap();
+    vfs.create(&Path::new(names::table(2).as_str())).unwrap();
+    let mut listing = vfs.list(Path::new(DIR)).unwrap();
+    listing.retain(|entry| entry.name != names::CURRENT);
+    let found = |vfs: &MemoryVfs| current::find(vfs, Path::new(DIR), &listing);
+    assert_eq!(found(&vfs).unwrap(), Current::Manifest(1));
+    vfs.remove(&Path::new(DIR).join(names::CURRENT)).unwrap();
+    assert!(matches!(found(&vfs), Err(Error::Corruption(_))));
 }

@@ -214,6 +214,21 @@ fn what_overlaps_nothing_is_copied_once() {
     assert_eq!(db.get("10006").unwrap().unwrap(), b"new");
 }
 
+/// Two small files, with a table of the store between them, shared one table, which overlapped it
+/// and so went to the level above.
+#[test]
+fn no_table_of_two_files_covers_what_is_between_them() {
+    let vfs = MemoryVfs::new();
+    let db = Db::open("db", small(vfs.clone())).unwrap();
+    for name in ["m", "a", "c", "x"] {
+        write(&small(vfs.clone()), &format!("{name}.table"), [(name, name)]);
+    }
+    assert_eq!(db.ingest(["m.table"]).unwrap().level, 6);
+    let report = db.ingest(["a.table", "x.table", "c.table"]).unwrap();
+    assert_eq!((report.level, report.tables), (6, 2), "{report:?}");
+    assert_eq!(db.iter().count(), 4);
+}
+
 /// A file is of no store: its keys are hashed with the seed of each store that ingests it.
 #[test]
 fn stores_with_other_seeds_find_every_key() {

@@ -98,6 +98,12 @@ impl IngestFile {
         let range = self.range.as_ref();
         range.map_or(LEVELS - 1, |(smallest, largest)| load.level_of(smallest, largest))
     }
+
+    /// The level that a table of the keys between this file and the next one would be added to.
+    fn gap(&self, next: &Self, load: &SortedLoad<'_>) -> usize {
+        let range = self.range.as_ref().zip(next.range.as_ref());
+        range.map_or(LEVELS - 1, |((_, end), (start, _))| load.level_of(end, start))
+    }
 }
 
 impl Engine {
@@ -120,13 +126,13 @@ impl Engine {
         let levels: Vec<_> = files.iter().map(|file| file.level(&load)).collect();
         let entries = files.iter().fold(0, |all: u64, file| all.saturating_add(file.entries));
         let mut tables = load.begin_tables(entries);
-        let mut last = None;
+        let mut last: Option<(&IngestFile, usize)> = None;
         for (file, level) in files.iter().zip(levels) {
-            // A table of both would be above what only one of them overlaps.
-            if last.is_some_and(|last| level != last) {
+            // A table of both would be above what only one of them, or the gap between, overlaps.
+            if last.is_some_and(|(before, last)| level != last || before.gap(file, &load) < level) {
                 tables.end_table()?;
             }
-            last = Some(level);
+            last = Some((file, level));
             self.copy_in(file, &mut tables)?;
         }
         if entries == 0 {

@@ -15,8 +15,8 @@ use std::thread;
 
 use trommel::trace::TraceOptions;
 use trommel::{
-    AdviceOptions, Db, Degraded, Error, ErrorKind, Options, RebuildOptions, Result, WriteBatch,
-    WriteOptions,
+    AdviceOptions, Db, Degraded, Error, ErrorKind, Options, RebuildOptions, Result, TableWriter,
+    WriteBatch, WriteOptions,
 };
 
 use crate::common::home;
@@ -138,6 +138,9 @@ fn every_call_is_refused(db: &Db, elsewhere: &Path) {
     is_refused("prefix", db.prefix("0").next_back().expect("an error"));
     is_refused("cursor", db.cursor());
     is_refused("flush", db.flush());
+    is_refused("changes_since", db.changes_since(0));
+    is_refused("load_sorted", db.load_sorted([Ok(("a", "child"))]));
+    is_refused("ingest", db.ingest::<&str>([]));
     is_refused("sync", db.sync());
     is_refused("compact_all", db.compact_all());
     is_refused("compact_range", db.compact_range("a".."b"));
@@ -266,6 +269,31 @@ fn a_child_touches_no_file() {
             let db = Db::open(&dir, options()).expect("opening");
             assert_eq!(db.iter().count(), 3_001);
             db.verify().expect("verifying");
+        }
+    });
+}
+
+/// A child that dropped the writer of a file removed the file that its parent went on writing.
+#[test]
+fn a_child_leaves_the_files_that_are_being_written() {
+    alone("a_child_leaves_the_files_that_are_being_written", || {
+        for fork in [Fork::Library, Fork::System] {
+            let (home, dir) = home();
+            let file = home.path().join("all.table");
+            let mut writer = TableWriter::create(&file, &options()).expect("creating");
+            writer.put("a", "parent").expect("writing");
+            let mut writer = Some(writer);
+            in_child(fork, || {
+                let mut writer = writer.take().expect("a writer");
+                is_refused("put", writer.put("b", "child"));
+                is_refused("finish", writer.finish());
+            });
+            in_child(fork, || drop(writer.take()));
+            let mut writer = writer.expect("a writer");
+            writer.put("c", "parent").expect("writing");
+            assert_eq!(writer.finish().expect("finishing").entries, 2, "{fork:?}");
+            let db = Db::open(&dir, options()).expect("opening");
+            assert_eq!(db.ingest([&file]).expect("ingesting").entries, 2);
         }
     });
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use trommel_base::{EntryKind, SeqNo};
 use trommel_sstable::{TableBuilder, TableOptions};
-use trommel_vfs::Vfs;
+use trommel_vfs::{OpenFlag, Vfs};
 
 use crate::ascending::AscendingKeys;
 use crate::dir_sync::{DirSync, parent};
@@ -31,7 +31,8 @@ pub(crate) const SEQNO: SeqNo = 0;
 /// Writes a table file that any store can ingest: [`Db::ingest`](crate::Db::ingest). Stores, and
 /// programs without one, can write many at once.
 ///
-/// A file that is not [finished](Self::finish) is removed when the writer is dropped.
+/// A file that is not [finished](Self::finish) is removed when the writer is dropped. A writer that
+/// a forked child inherits does nothing: see [`Db`](crate::Db).
 ///
 /// ```
 /// use trommel::{Db, Options, TableWriter};
@@ -58,6 +59,8 @@ pub struct TableWriter {
     builder: Result<TableBuilder>,
     keys: AscendingKeys,
     is_finished: bool,
+    /// Of the process that created it.
+    open_flag: OpenFlag,
 }
 
 /// A file that a [`TableWriter`] has written.
@@ -98,6 +101,7 @@ impl TableWriter {
             vfs,
             keys: AscendingKeys::default(),
             is_finished: false,
+            open_flag: OpenFlag::new(),
         })
     }
 
@@ -105,9 +109,11 @@ impl TableWriter {
     ///
     /// # Errors
     /// [`Error::Unsorted`], [`Error::KeyTooLong`] and [`Error::ValueTooLong`]: the entry is not
-    /// added, and others can be. [`Error::Io`], which later calls return again.
+    /// added, and others can be. [`Error::Io`], which later calls return again. [`Error::Forked`]
+    /// in a forked child.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
+        self.check_owner()?;
         let builder = self.builder.as_mut().map_err(|error| error.clone())?;
         self.keys.check(key, value)?;
         if let Err(error) = builder.add(key, SEQNO, EntryKind::Put, value) {
@@ -127,8 +133,10 @@ impl TableWriter {
     /// Completes the file, durably. One without entries can be ingested, too.
     ///
     /// # Errors
-    /// [`Error::Io`], also of an earlier call: there is no file then.
+    /// [`Error::Io`], also of an earlier call: there is no file then. [`Error::Forked`] in a forked
+    /// child.
     pub fn finish(mut self) -> Result<WrittenTable> {
+        self.check_owner()?;
         let builder = std::mem::replace(&mut self.builder, Err(Error::Closed))?;
         let built = builder.finish(&OF_NO_STORE)?;
         if let Some(dir) = parent(&self.path) {
@@ -136,6 +144,11 @@ impl TableWriter {
         }
         self.is_finished = true;
         Ok(WrittenTable { entries: self.keys.count, bytes: built.file_bytes })
+    }
+
+    /// Refuses a writer that a forked child has inherited.
+    fn check_owner(&self) -> Result<()> {
+        if self.open_flag.get().is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 }
 
@@ -151,7 +164,7 @@ fn table_options(options: &Options, table_id: u64) -> TableOptions {
 
 impl Drop for TableWriter {
     fn drop(&mut self) {
-        if self.is_finished {
+        if self.is_finished || self.check_owner().is_err() {
             return;
         }
         self.builder = Err(Error::Closed);

@@ -129,7 +129,7 @@ fn check(db: &Db) {
 #[test]
 fn a_budget_wastes_fewer_reads_than_as_many_bits_everywhere() {
     let mut counters = Counters::new("model/budget/uniform");
-    for seed in 0..2 {
+    for seed in 0..rounds(2) {
         let (uniform, solved) =
             (open(leveled("paired:10")), open(leveled("budget=10/key,misses=1")));
         for db in [&uniform, &solved] {

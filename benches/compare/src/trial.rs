@@ -30,7 +30,7 @@ use crate::checked::Checked;
 use crate::process::{self, Memory, warm_page_cache};
 use crate::rows::{self, Row};
 use crate::settings::Settings;
-use crate::stores::{Contender, FACTS};
+use crate::stores::{Contender, FACTS, SortedEntries};
 use crate::studies::{SETTING, Sizes, Study};
 
 /// Names of a trial's steps other than the harness's workloads.
@@ -302,6 +302,11 @@ impl<'a> Trial<'a> {
         let batch = if self.contender.batches { settings.batch } else { 1 };
         let options = WorkloadOptions { batch, ..options() };
         Load { operations: settings.num, options, ..self.load(0) }
+    }
+
+    /// All entries, in the order of their keys.
+    pub(crate) fn sorted_entries(&self) -> SortedEntries<'_> {
+        SortedEntries { keys: &self.keys, values: &self.values }
     }
 
     /// One thread's work, with draws of its own for each `stream`.

@@ -22,11 +22,13 @@ use crate::settings::Settings;
 mod accounts;
 mod fjall;
 mod lmdb;
+mod loads;
 mod redb;
 mod rocks;
 mod trommel;
 
 pub(crate) use accounts::{Accounts, account};
+pub(crate) use loads::{Loads, SortedEntries};
 
 /// The fairness block of a store, by the name of the setting.
 pub(crate) type Facts = BTreeMap<&'static str, String>;
@@ -279,6 +281,24 @@ impl Contender {
             Build::Rocks(_) => return Err(ABSENT.into()),
             Build::Fjall(variant) => Box::new(fjall::FjallAccounts::open(dir, settings, variant)?),
             Build::Lmdb(_) | Build::Redb(_) => return Err("it has one writer at a time".into()),
+        })
+    }
+
+    /// Opens a new store in `dir` for loads, if it has any.
+    pub(crate) fn open_for_loads(
+        &self,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<Box<dyn Loads>, StoreError> {
+        Ok(match self.build {
+            Build::Trommel(variant) => {
+                Box::new(trommel::TrommelLoads::open(dir, settings, variant)?)
+            }
+            #[cfg(feature = "rocksdb")]
+            Build::Rocks(variant) => Box::new(rocks::RocksLoads::open(dir, settings, variant)?),
+            #[cfg(not(feature = "rocksdb"))]
+            Build::Rocks(_) => return Err(ABSENT.into()),
+            _ => return Err("it takes in no files".into()),
         })
     }
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::{Compression, Db, MemtableKind, Options, ReadMode, Verify};
+use trommel::{Compression, Db, MemtableKind, Options, ReadMode, TableWriter, Verify};
 use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
 
 use crate::settings::Settings;
 use crate::stores::accounts::{balance_of, moved};
-use crate::stores::{self, Accounts, Facts};
+use crate::stores::{self, Accounts, Facts, Loads, SortedEntries};
 
 /// The options of Trommel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,5 +135,49 @@ impl Accounts for Db {
 
     fn balance(&self, key: &[u8]) -> Result<u64, StoreError> {
         balance_of(self.get(key)?)
+    }
+}
+
+/// A store for loads.
+pub(crate) struct TrommelLoads {
+    db: Db,
+    options: Options,
+}
+
+impl TrommelLoads {
+    pub(crate) fn open(
+        dir: &Path,
+        settings: &Settings,
+        variant: Variant,
+    ) -> Result<Self, StoreError> {
+        let options = options(settings, variant)?;
+        Ok(Self { db: Db::open(dir, options.clone())?, options })
+    }
+}
+
+impl Loads for TrommelLoads {
+    fn load(&self, entries: SortedEntries<'_>) -> Result<bool, StoreError> {
+        let SortedEntries { keys, values } = entries;
+        let (mut maker, mut position) = (keys.maker(), 0);
+        self.db.load_sorted(
+            (0..keys.len()).map(|n| Ok((maker.key(n).to_vec(), values.next(&mut position)))),
+        )?;
+        Ok(true)
+    }
+
+    fn write_file(&self, file: &Path, entries: SortedEntries<'_>) -> Result<(), StoreError> {
+        let mut writer = TableWriter::create(file, &self.options)?;
+        entries.each(|key, value| writer.put(key, value))?;
+        writer.finish()?;
+        Ok(())
+    }
+
+    fn ingest(&self, file: &Path) -> Result<(), StoreError> {
+        self.db.ingest([file])?;
+        Ok(())
+    }
+
+    fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.db.iter().try_fold(0, |count, entry| entry.map(|_| count + 1))?)
     }
 }

@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::trial::Trial;
 
 mod deletes;
+mod loads;
 mod many;
 mod open;
 mod recovery;
@@ -60,7 +61,7 @@ pub(crate) struct Study {
 }
 
 /// All studies, in the order in which they run.
-pub(crate) static ALL: [&Study; 10] = [
+pub(crate) static ALL: [&Study; 11] = [
     &sync::STUDY,
     &writers::STUDY,
     &open::STUDY,
@@ -71,6 +72,7 @@ pub(crate) static ALL: [&Study; 10] = [
     &deletes::STUDY,
     &transactions::STUDY,
     &turns::STUDY,
+    &loads::STUDY,
 ];
 
 impl FromStr for &'static Study {
@@ -152,6 +154,10 @@ pub(crate) struct Sizes {
     /// Keys of the store that is written and scanned in turns, and turns of each part
     #[arg(long, value_name = "N", default_value = "200K", value_parser = parse_count)]
     pub(crate) turns_keys: u64,
+
+    /// Entries that are loaded into a store
+    #[arg(long, value_name = "N", default_value = "5M", value_parser = parse_count)]
+    pub(crate) loads_keys: u64,
 }
 
 impl Sizes {
@@ -174,6 +180,7 @@ impl Sizes {
             deletes_keys: 20_000,
             transactions_seconds: 0.1,
             turns_keys: 5_000,
+            loads_keys: 20_000,
         }
     }
 

@@ -6,7 +6,7 @@ mod store;
 use crate::settings::Settings;
 use crate::stores::{self, Facts};
 #[cfg(feature = "rocksdb")]
-pub(crate) use store::{RocksAccounts, RocksStore};
+pub(crate) use store::{RocksAccounts, RocksLoads, RocksStore};
 
 /// The options of RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

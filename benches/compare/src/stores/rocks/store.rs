@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor,
-    CompactOptions, DB, DBCompressionType, DataBlockIndexType, ErrorKind, OptimisticTransactionDB,
-    OptimisticTransactionOptions, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
-    WriteOptions, statistics::Ticker,
+    CompactOptions, DB, DBCompressionType, DataBlockIndexType, ErrorKind,
+    IngestExternalFileOptions, IteratorMode, OptimisticTransactionDB, OptimisticTransactionOptions,
+    Options, ReadOptions, SstFileWriter, WaitForCompactOptions, WriteBatch, WriteOptions,
+    statistics::Ticker,
 };
 use trommel_harness::record::{Io, LookupIo, State};
 use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
@@ -15,7 +16,7 @@ use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 use super::{MARKED, SetUp, Variant};
 use crate::settings::Settings;
 use crate::stores::accounts::{balance_of, moved};
-use crate::stores::{self, Accounts};
+use crate::stores::{self, Accounts, Loads, SortedEntries};
 
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;
@@ -296,5 +297,46 @@ impl Accounts for RocksAccounts {
 
     fn balance(&self, key: &[u8]) -> Result<u64, StoreError> {
         balance_of(self.db.get(key)?)
+    }
+}
+
+/// RocksDB for loads.
+pub(crate) struct RocksLoads {
+    db: DB,
+    options: Options,
+}
+
+impl RocksLoads {
+    pub(crate) fn open(
+        dir: &Path,
+        settings: &Settings,
+        variant: Variant,
+    ) -> Result<Self, StoreError> {
+        let options = options(settings, variant);
+        Ok(Self { db: DB::open(&options, dir)?, options })
+    }
+}
+
+impl Loads for RocksLoads {
+    fn load(&self, _: SortedEntries<'_>) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn write_file(&self, file: &Path, entries: SortedEntries<'_>) -> Result<(), StoreError> {
+        let mut writer = SstFileWriter::create(&self.options);
+        writer.open(file)?;
+        entries.each(|key, value| writer.put(key, value))?;
+        Ok(writer.finish()?)
+    }
+
+    fn ingest(&self, file: &Path) -> Result<(), StoreError> {
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        Ok(self.db.ingest_external_file_opts(&options, vec![file])?)
+    }
+
+    fn count(&self) -> Result<u64, StoreError> {
+        let mut entries = self.db.iterator(IteratorMode::Start);
+        Ok(entries.try_fold(0, |count, entry| entry.map(|_| count + 1))?)
     }
 }

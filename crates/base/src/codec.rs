@@ -55,7 +55,7 @@ pub const fn varint_len(value: u64) -> usize {
     bits.div_ceil(7)
 }
 
-/// Reads what the `put_*` functions wrote, front to back, from untrusted bytes.
+/// Reads the output of the `put_*` functions, front to back, from untrusted bytes.
 ///
 /// After a `None` the decoder's position is unspecified.
 #[derive(Debug, Clone)]

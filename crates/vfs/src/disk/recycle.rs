@@ -17,8 +17,8 @@
 //!
 //! The old file's last byte is cut off before anything is written, so that a reader that finds the
 //! file under its new name before it is complete, as after a crash, does not take it for the old
-//! one. What is left of the old bytes after the new ones is truncated before the first sync, or
-//! when the writer is dropped.
+//! one. The old bytes after the new ones are truncated before the first sync, or when the writer is
+//! dropped.
 
 use std::fs::File;
 use std::io;

@@ -9,9 +9,9 @@
 //!    concurrent writers learns that the name is taken.
 //! 4. A writer first puts an object into the folder `leases` and then lists the others there. Both
 //!    writers see each other, or the later one sees the earlier one; writers whose purposes
-//!    conflict remove theirs. A lease is renewed during long work. One that was not renewed for
-//!    [`LEASE`] is of a dead writer, and any writer that it blocks removes it. Ages are computed
-//!    from the service's clock alone.
+//!    conflict remove theirs. A lease is renewed during long work. A lease that was not renewed for
+//!    [`LEASE`] belongs to a dead writer, and any writer that it blocks removes it. Ages are
+//!    computed from the service's clock alone.
 //!
 //! A writer that sleeps for longer than [`LEASE`] and then wakes up finds its lease gone and stops.
 //! It checks before and after each important step, but not during a single request.

@@ -22,7 +22,7 @@ use crate::slot::{Probe, Slot};
 pub(crate) struct HashIndex {
     pub(crate) chains: Newest,
     written: Mutex<Written>,
-    /// Bytes of `chains`, and of what `written` points to.
+    /// Bytes of `chains`, and of the memory that `written` points to.
     bytes: AtomicUsize,
     /// The expected number of entries.
     expected: usize,

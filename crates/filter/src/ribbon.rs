@@ -531,7 +531,7 @@ pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
     Lookup::new(blocks, hash).is_some_and(|lookup| lookup.answer(blocks))
 }
 
-/// Whether the equations of `hash` in a range of columns hold: a part of what [`contains`] tests,
+/// Whether the equations of `hash` in a range of columns hold: a part of the test by [`contains`],
 /// for rates that are measured in parts.
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u64) -> bool {

@@ -14,8 +14,8 @@
 //! differ, and one of few keys has a rate some percent off the mean of all, however many queries it
 //! gets. Missing keys are all distinct.
 //!
-//! Invariants: only the cell determines what is written and looked up; a result is reported only
-//! when its cell is complete. Called by `trommel tune`.
+//! Invariants: the cell alone determines all writes and lookups; a result is reported only when its
+//! cell is complete. Called by `trommel tune`.
 
 mod build;
 mod cell;

@@ -5,7 +5,7 @@
 //! `--cfg shuttle` they come from the crate shuttle, which schedules all threads of a test in an
 //! order of its choosing and switches between them at every call. Built with `--cfg trommel_loom`
 //! they come from loom, which explores every order and every value that a load may return. (A bare
-//! `--cfg loom` has other effects on other crates.) docs/concurrency.md lists what is tested this
+//! `--cfg loom` has other effects on other crates.) docs/concurrency.md lists the state tested this
 //! way.
 //!
 //! # Invariants

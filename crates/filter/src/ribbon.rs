@@ -63,9 +63,9 @@
 //! To build: 24 bytes a slot, of one shard at a time, on top of the hashes; and the finished
 //! columns are held twice while they are encoded. Each key's equation meets some of the earlier
 //! ones, and each slot is solved column by column, so the time grows with the columns: several
-//! times that of a blocked filter (`COSTS.md`). To query: an absent key reads 2 to 4 cache lines, 3
-//! on average; a present key reads all of its columns, 32 bytes each in two adjacent blocks, which
-//! is `r / 2 + 1` lines on average.
+//! times a blocked filter's (`COSTS.md`). To query: an absent key reads 2 to 4 cache lines, 3 on
+//! average; a present key reads all of its columns, 32 bytes each in two adjacent blocks, which is
+//! `r / 2 + 1` lines on average.
 //!
 //! # Source
 //! P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021

@@ -356,7 +356,7 @@ impl Arena {
         }
     }
 
-    /// Claims an allocation of its own, apart from the current chunk.
+    /// Claims an allocation of its own, separate from the current chunk.
     #[cold]
     fn claim_alone(&self, len: usize) -> NonNull<u8> {
         let chunk = self.pool.take_alone(len.next_multiple_of(CLAIM_ALIGN));

@@ -82,7 +82,8 @@ impl HashIndex {
         self.bytes.store(chains + written.order.bytes(), Relaxed);
     }
 
-    /// As `find`, for a bucket with very many records. Takes the lock, and sorts what is unsorted.
+    /// As `find`, for a bucket with very many records. Takes the lock, and sorts the unsorted
+    /// entries.
     #[cold]
     fn find_by_order<'a>(
         &self,

@@ -110,7 +110,7 @@ pub(crate) fn run(
     output.list("changes", &COLUMNS)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let ended = print_all(args, &source, &mut changes, &mut left, session, &mut output);
-    // What was printed counts, also after an error.
+    // Complete the document even after an error.
     output.finish()?;
     ended
 }

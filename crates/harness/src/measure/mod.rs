@@ -94,7 +94,7 @@ pub struct WorkloadOptions {
 }
 
 impl Default for WorkloadOptions {
-    /// Those of db_bench.
+    /// The defaults of db_bench.
     fn default() -> Self {
         Self {
             batch: 1,

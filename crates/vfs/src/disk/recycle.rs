@@ -1,8 +1,8 @@
 //! Overwriting (recycling) an old file in place of creating a new one.
 //!
 //! The old file's page cache and disk space are reused: neither has to be allocated, cleared, or
-//! freed. For a file of 64 MiB that saves half of the CPU time of writing a new one, and all of
-//! that of removing the old one (measured in `docs/performance.md`).
+//! freed. For a file of 64 MiB that saves half of the CPU time of writing a new one, and all of the
+//! time of removing the old one (measured in `docs/performance.md`).
 //!
 //! No reader may see the old file's bytes change:
 //! 1. A file that is open in this process, or mapped, is not overwritten (module `in_use`).

@@ -19,8 +19,7 @@ const MANY_FILES: usize = 1 << 20;
 /// A flag that sets one setting of the store.
 struct Flag {
     long: &'static str,
-    /// Other names: that of the same flag in db_bench, where this program has a plainer one, and a
-    /// former one.
+    /// Other names: db_bench's, where this program has a plainer one, and a former one.
     aliases: &'static [&'static str],
     /// The setting, as in [`Options::set`].
     setting: &'static str,

@@ -1,7 +1,7 @@
 //! A repository in an object store.
 //!
 //! 1. Every request runs on a private runtime, on the calling thread; the calls block. Within
-//!    another runtime they run on a separate thread, and block all the same.
+//!    another runtime they run on a separate thread, and block nevertheless.
 //! 2. A content is sent in one request or, above [`PART_BYTES`], in parts, a few at a time. It
 //!    appears under its name as a whole. An interrupted upload leaves parts that the service
 //!    removes if the bucket has a rule for that ("abort incomplete multipart uploads").

@@ -237,7 +237,7 @@ impl Tables {
     }
 }
 
-/// Blocks of the body of a filter of any number of keys, also of more shards than a shape can
+/// Blocks of the body of a filter of any number of keys, even of more shards than a shape can
 /// state.
 pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     let shape = Shape::of(keys, millibits);

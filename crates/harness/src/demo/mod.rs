@@ -106,7 +106,7 @@ impl DemoPlan {
     }
 }
 
-/// Runs the demo and writes the results to `out`. Its files are removed at the end, also after an
+/// Runs the demo and writes the results to `out`. Its files are removed at the end, even after an
 /// error or a stop.
 ///
 /// # Errors

@@ -299,7 +299,7 @@ impl<'a> Team<'a> {
     }
 }
 
-/// Decrements the number of running threads when dropped, also in a panic, because other threads
+/// Decrements the number of running threads when dropped, even in a panic, because other threads
 /// may wait for that.
 struct WhenDone<'a>(&'a AtomicUsize);
 

@@ -65,7 +65,7 @@ impl Shard {
 }
 
 /// Runs `cells`, each on stores of its own below `parent`, and passes each result to `keep` as soon
-/// as it is complete. Stores are removed when their cell is done, also after an error or a stop. A
+/// as it is complete. Stores are removed when their cell is done, even after an error or a stop. A
 /// cell that cannot be built does not prevent the others from being measured.
 ///
 /// # Errors

@@ -6,8 +6,8 @@
 //!
 //! No reader may see the old file's bytes change:
 //! 1. A file that is open in this process, or mapped, is not overwritten (module `in_use`).
-//! 2. Nor is a file with a second name, which is a copy that somebody made. Its names are counted
-//!    after the old one was removed, so that it cannot be linked by that name in between.
+//! 2. Nor is a file with a second name, which is a copy. Its names are counted after the old one
+//!    was removed, so that it cannot be linked by that name in between.
 //! 3. Nor is a file that another process of this program has open, such as one that inspects the
 //!    store: readers hold a shared `flock` on the file, and an overwriter takes an exclusive one.
 //!    On file systems without such locks, nothing is overwritten.

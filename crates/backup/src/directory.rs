@@ -5,9 +5,9 @@
 //!    have no owner, and are removed.
 //! 2. An object is written to a file in `tmp`, synced, and renamed: under its name it is complete,
 //!    or absent.
-//! 3. A content is durable once its folder is synced, which [`Directory::settle`] does for all
-//!    folders, so also for contents of a writer that was killed before it could. A small object is
-//!    durable when [`Directory::put_new`] returns.
+//! 3. A content is durable once its folder is synced. [`Directory::settle`] syncs all folders, and
+//!    so also the contents of a writer that was killed before it could. A small object is durable
+//!    when [`Directory::put_new`] returns.
 //! 4. After a failed sync of a folder nothing more is written: the system may have dropped the
 //!    dirty data, and a second sync would report success.
 //!
@@ -72,8 +72,8 @@ impl Directory {
         })
     }
 
-    /// Syncs the parent directory, if there is one that we may sync. If not, that was up to the
-    /// creator of ours.
+    /// Syncs the parent directory, if it exists and this process may sync it. Otherwise, syncing it
+    /// was up to the creator of the directory.
     fn sync_above(&self) -> io::Result<()> {
         let above = match self.root.parent() {
             None => return Ok(()),

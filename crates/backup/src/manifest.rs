@@ -24,8 +24,8 @@ pub struct Backup {
     pub created: String,
     /// The ID of the store, in 16 hexadecimal digits.
     pub store: String,
-    /// The backup of the same store that it was compared with, if there was one. It does not depend
-    /// on it: any other backup may be deleted.
+    /// The backup of the same store with which this one was compared, if there was one. This one
+    /// does not depend on it: any other backup may be deleted.
     pub parent: Option<u64>,
     /// The files of the store, sorted by name.
     pub files: Vec<BackupFile>,

@@ -1,7 +1,7 @@
 //! A repository in an object store.
 //!
 //! 1. Every request runs on a private runtime, on the calling thread; the calls block. Within
-//!    another runtime they run on a separate thread, and block all the same.
+//!    another runtime they run on a separate thread, and block nevertheless.
 //! 2. A content is sent in one request or, above [`PART_BYTES`], in parts, a few at a time. It
 //!    appears under its name as a whole. An interrupted upload leaves parts that the service
 //!    removes if the bucket has a rule for that ("abort incomplete multipart uploads").
@@ -9,9 +9,9 @@
 //!    concurrent writers learns that the name is taken.
 //! 4. A writer first puts an object into the folder `leases` and then lists the others there. Both
 //!    writers see each other, or the later one sees the earlier one; writers whose purposes
-//!    conflict remove theirs. A lease is renewed during long work. One that was not renewed for
-//!    [`LEASE`] is of a dead writer, and any writer that it blocks removes it. Ages are computed
-//!    from the service's clock alone.
+//!    conflict remove theirs. A lease is renewed during long work. A lease that was not renewed for
+//!    [`LEASE`] belongs to a dead writer, and any writer that it blocks removes it. Ages are
+//!    computed from the service's clock alone.
 //!
 //! A writer that sleeps for longer than [`LEASE`] and then wakes up finds its lease gone and stops.
 //! It checks before and after each important step, but not during a single request.

@@ -1,8 +1,8 @@
 //! Little-endian integers and varints, and a decoder that never reads past the end.
 //!
 //! Varints are LEB128: seven bits a byte, least significant first, the high bit set on all bytes
-//! but the last. The decoder accepts arbitrary bytes and returns `None` for what it cannot decode;
-//! the caller turns that into a [`Corruption`](crate::Corruption) that names the file.
+//! but the last. The decoder accepts arbitrary bytes and returns `None` for bytes that it cannot
+//! decode; the caller turns that into a [`Corruption`](crate::Corruption) that names the file.
 
 /// Longest varint of a `u64`, in bytes.
 pub const MAX_VARINT_BYTES: usize = 10;
@@ -55,7 +55,7 @@ pub const fn varint_len(value: u64) -> usize {
     bits.div_ceil(7)
 }
 
-/// Reads what the `put_*` functions wrote, front to back, from untrusted bytes.
+/// Reads the output of the `put_*` functions, front to back, from untrusted bytes.
 ///
 /// After a `None` the decoder's position is unspecified.
 #[derive(Debug, Clone)]

@@ -7,8 +7,8 @@ use crate::{EntryRef, SeqNo};
 ///
 /// A cursor is at an entry or not positioned; a new cursor is not positioned. A failed move leaves
 /// it not positioned and returns the error: an error is never mistaken for the end of the entries.
-/// `next` and `prev` may be called only at an entry; otherwise they do nothing. A cursor owns what
-/// it reads from, so it carries no lifetime and may be sent to another thread.
+/// `next` and `prev` may be called only at an entry; otherwise they do nothing. A cursor owns its
+/// source, so it carries no lifetime and may be sent to another thread.
 pub trait Cursor {
     /// The error of a failed move.
     type Error;

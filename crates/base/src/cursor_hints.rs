@@ -25,10 +25,11 @@ pub enum Stage {
 
 /// Faster alternatives to the methods of [`Cursor`].
 pub trait CursorHints: Cursor {
-    /// Prefetches what the following [`seek`](Cursor::seek) or [`seek_before`](Cursor::seek_before)
-    /// to `key` will read. To seek several cursors at once, call each stage on all of them before
-    /// the next stage on any. Returns whether there was anything to prefetch. The cursor's position
-    /// until that seek is unspecified; results do not depend on this call otherwise.
+    /// Prefetches the memory that the following [`seek`](Cursor::seek) or
+    /// [`seek_before`](Cursor::seek_before) to `key` will read. To seek several cursors at once,
+    /// call each stage on all of them before the next stage on any. Returns whether there was
+    /// anything to prefetch. The cursor's position until that seek is unspecified; results do not
+    /// depend on this call otherwise.
     #[inline]
     fn prefetch_seek(&mut self, _key: &[u8], _aim: Aim, _stage: Stage) -> bool {
         false

@@ -22,8 +22,8 @@ pub enum EntryKind {
     Delete = 0,
     /// The key has this value from here on.
     Put = 1,
-    /// The key has from here on what the merge operator makes of the older versions and this
-    /// operand.
+    /// From here on the key has the value that the merge operator computes from the older versions
+    /// and this operand.
     Merge = 3,
 }
 
@@ -45,7 +45,7 @@ impl EntryKind {
         }
     }
 
-    /// As `from_u8`, of a kind that most stores have none of. Apart, so that scans of other
+    /// Like `from_u8`, for a kind that most stores do not use. Out of line, so that scans of other
     /// entries do not pay for it.
     #[cold]
     #[inline(never)]

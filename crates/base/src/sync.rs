@@ -5,7 +5,7 @@
 //! `--cfg shuttle` they come from the crate shuttle, which schedules all threads of a test in an
 //! order of its choosing and switches between them at every call. Built with `--cfg trommel_loom`
 //! they come from loom, which explores every order and every value that a load may return. (A bare
-//! `--cfg loom` has other effects on other crates.) docs/concurrency.md lists what is tested this
+//! `--cfg loom` has other effects on other crates.) docs/concurrency.md lists the state tested this
 //! way.
 //!
 //! # Invariants
@@ -51,13 +51,13 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `shared` beside other readers, even if a thread panicked while writing.
+/// Locks `shared` for reading, even if a thread panicked while writing.
 #[inline]
 pub fn read_lock<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     shared.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks `shared` alone, even if a thread panicked while writing.
+/// Locks `shared` for writing, even if a thread panicked while writing.
 #[inline]
 pub fn write_lock<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     shared.write().unwrap_or_else(PoisonError::into_inner)
@@ -80,8 +80,8 @@ pub fn wait_at_most<'a, T>(
     condition.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// The same primitives for counters and caches. Shuttle does not switch threads at them, because
-/// nothing that another thread does depends on their values.
+/// The same primitives for counters and caches. Shuttle does not switch threads at them, because no
+/// other thread's actions depend on their values.
 pub mod quiet {
     use super::PoisonError;
 

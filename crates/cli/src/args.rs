@@ -121,7 +121,7 @@ fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     all
 }
 
-/// A flag of db_bench, which has underscores, or one dash only, with dashes.
+/// A flag in db_bench's spelling, with underscores or a single dash, spelled with dashes.
 fn dashed(argument: &str) -> Option<String> {
     let body = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'))?;
     let (name, value) = body.split_at(body.find('=').unwrap_or(body.len()));

@@ -233,14 +233,14 @@ impl FilterBuilder {
         partitioning.max(solving).max(2 * columns + 1024)
     }
 
-    /// As [`peak_bytes_of_ribbon`](Self::peak_bytes_of_ribbon), of a fuse filter.
+    /// Like [`peak_bytes_of_ribbon`](Self::peak_bytes_of_ribbon), for a fuse filter.
     fn peak_bytes_of_fuse(&self) -> u64 {
         let held = self.memory_bytes() as u64;
         let (keys, millibits) = (self.len, self.spec.millibits());
         let filter = Shape::of(keys, millibits).blocks() * BLOCK_BYTES as u64;
         let parts = fuse_shape::shards(keys) * fuse::batches(keys);
         let partitioning = filter + self.partitioned_bytes(parts);
-        // The hashes are kept to the end, as those of a ribbon.
+        // The hashes are kept to the end, like a ribbon's.
         let hashes = match parts {
             1 => held,
             _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, parts),

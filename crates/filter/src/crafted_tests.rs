@@ -181,7 +181,7 @@ fn duplicate_keys_do_not_contradict_each_other() {
     let spec = FilterSpec::new(FilterKind::Ribbon, 10.0).unwrap();
     assert_eq!(build(spec, &by_turns(10_000)).kind(), FilterKind::Ribbon);
     assert_eq!(build(spec, &vec![remix(5); 300_000]).keys(), 1);
-    // Here they exceed what a shard has by chance.
+    // Here they exceed the number that a shard has by chance.
     let filter = build(spec, &by_turns(300_000));
     assert_eq!((filter.kind(), filter.keys()), (FilterKind::Standard, 300_000));
 }

@@ -67,7 +67,7 @@ impl Family {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes are not what a builder wrote.
+    /// No builder wrote these bytes.
     Damaged {
         /// Completes the sentence "the filter is damaged: ...".
         what: &'static str,
@@ -159,7 +159,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Rejects what no builder writes.
+    /// Rejects headers that no builder writes.
     fn check(&self) -> Result<(), DecodeError> {
         let even =
             self.probes.is_multiple_of(2) && (self.blocks < 2 || self.blocks.is_multiple_of(2));

@@ -98,7 +98,7 @@ fn salt(attempt: u64) -> u64 {
     }
 }
 
-/// A query: where its slots begin, and what they must add up to.
+/// A query: the beginnings of its slots, and their required sum.
 #[derive(Clone, Copy, Default)]
 struct SlotLookup {
     bits: [u64; ARITY],

@@ -1,5 +1,5 @@
-//! The shape of a fuse filter: how many slots it has, where each begins, and which a key has. See
-//! [`fuse`](crate::fuse) for what it means.
+//! The shape of a fuse filter: the number of its slots, their positions, and the slots of each key.
+//! See [`fuse`](crate::fuse) for their meaning.
 
 use crate::block::{Block, word};
 use crate::mix::{fold, scale};
@@ -201,7 +201,7 @@ pub(crate) struct Key {
     pub(crate) fingerprint: u64,
 }
 
-/// What a query needs of a filter's shape.
+/// The parts of a filter's shape that a query needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tables {
     pub(crate) shape: Shape,
@@ -212,7 +212,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Those of a body.
+    /// The tables of a body.
     #[inline(always)]
     pub(crate) fn of(blocks: &[Block]) -> Self {
         Self::new(Shape::decode(blocks))
@@ -237,7 +237,7 @@ impl Tables {
     }
 }
 
-/// Blocks of the body of a filter of any number of keys, also of more shards than a shape can
+/// Blocks of the body of a filter of any number of keys, even of more shards than a shape can
 /// state.
 pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     let shape = Shape::of(keys, millibits);

@@ -7,8 +7,8 @@ pub(crate) const MIN_MILLIBITS: u32 = 500;
 /// The most thousandths of a bit per key: 64 bits.
 pub(crate) const MAX_MILLIBITS: u32 = 64_000;
 
-/// The one list of kinds. Most of what differs between them is a `match` without a `_` in this
-/// crate, so that the compiler finds what a new kind needs; other crates go through
+/// The one list of kinds. Most of their differences are a `match` without a `_` in this crate, so
+/// that the compiler finds the places to extend for a new kind; other crates go through
 /// [`FilterKind::ALL`]. The section "Filters" of `docs/architecture.md` has the rest.
 macro_rules! kinds {
     ($($(#[$about:meta])* $kind:ident = $name:literal,)*) => {
@@ -22,7 +22,7 @@ macro_rules! kinds {
         }
 
         impl FilterKind {
-            /// Every kind of filter, which [`FilterKind::None`] is not.
+            /// Every kind of filter; [`FilterKind::None`] is none.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
 
             /// The kind's name in a spec.

@@ -108,10 +108,10 @@
 //! sums, which changes the rate by a relative 2e-5 at 28 bits per key, 2e-4 at 40 and 1e-3 at 64.
 //!
 //! This crate knows no files and no levels, starts no thread, and depends only on the hash. Its
-//! unsafe code is that of the vector kernels: calls (one of them through a pointer) of functions
-//! compiled for instructions whose support was detected at run time; two conversions of a register
-//! to an array; one instruction in inline assembly; an unaligned read within a slice whose length
-//! was just compared; and a prefetch.
+//! unsafe code is in the kernels: calls (one of them through a pointer) of functions compiled for
+//! instructions whose support was detected at run time; two conversions of a register to an array;
+//! one instruction in inline assembly; an unaligned read within a slice whose length was just
+//! compared; and a prefetch.
 
 mod block;
 mod blocked;

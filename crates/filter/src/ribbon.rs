@@ -63,9 +63,9 @@
 //! To build: 24 bytes a slot, of one shard at a time, on top of the hashes; and the finished
 //! columns are held twice while they are encoded. Each key's equation meets some of the earlier
 //! ones, and each slot is solved column by column, so the time grows with the columns: several
-//! times that of a blocked filter (`COSTS.md`). To query: an absent key reads 2 to 4 cache lines, 3
-//! on average; a present key reads all of its columns, 32 bytes each in two adjacent blocks, which
-//! is `r / 2 + 1` lines on average.
+//! times a blocked filter's (`COSTS.md`). To query: an absent key reads 2 to 4 cache lines, 3 on
+//! average; a present key reads all of its columns, 32 bytes each in two adjacent blocks, which is
+//! `r / 2 + 1` lines on average.
 //!
 //! # Source
 //! P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021
@@ -531,7 +531,7 @@ pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
     Lookup::new(blocks, hash).is_some_and(|lookup| lookup.answer(blocks))
 }
 
-/// Whether the equations of `hash` in a range of columns hold: a part of what [`contains`] tests,
+/// Whether the equations of `hash` in a range of columns hold: a part of the test by [`contains`],
 /// for rates that are measured in parts.
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u64) -> bool {

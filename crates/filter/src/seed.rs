@@ -102,7 +102,7 @@ mod tests {
         (1..).map(|n| HashSeed::new(remix(n)))
     }
 
-    /// Keys whose first word is that of XXH3's secret, so that a factor of its first product is
+    /// Keys whose first word equals that of XXH3's secret, so that a factor of its first product is
     /// zero, whatever the second word.
     fn colliding_key(n: u64) -> [u8; 32] {
         let mut key = [7; 32];

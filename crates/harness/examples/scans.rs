@@ -170,7 +170,7 @@ fn seek_backward_scan(db: &Db, keys: &[[u8; 16]]) -> Scanned {
     scanned
 }
 
-/// As `seek_forward_scan`, by a visit, which is what `trommel bench` measures.
+/// As `seek_forward_scan`, by a visit, as `trommel bench` does it.
 #[inline(never)]
 fn seek_visit_scan(db: &Db, keys: &[[u8; 16]]) -> Scanned {
     let mut scanned = (0, 0);

@@ -10,9 +10,9 @@
 //!    machine.
 //! 5. [`bench`](bench::bench) runs a series of workloads and prints db_bench's lines.
 //!
-//! Invariants: nothing here writes to the standard streams (callers pass a writer), only the
-//! caller's seed determines what is drawn, and every loop ends soon after [`Stop`] is set. Called
-//! by the `trommel` program, by crate `lab` and by tests.
+//! Invariants: nothing here writes to the standard streams (callers pass a writer), all draws
+//! derive from the caller's seed, and every loop ends soon after [`Stop`] is set. Called by the
+//! `trommel` program, by crate `lab` and by tests.
 #![forbid(unsafe_code)]
 
 pub mod bench;

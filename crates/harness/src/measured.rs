@@ -97,7 +97,7 @@ pub struct Measured {
     pub series: Vec<(f64, u64)>,
     /// The line's note in place of the keys found, if there is one.
     pub note: Option<String>,
-    /// What the background thread did, if there was one.
+    /// A summary of the background thread's work, if there was one.
     pub beside: Option<String>,
     /// Operations of an open loop that were due before the end but did not start: the requested
     /// rate was not sustained, and the latencies do not include the delay of these operations.

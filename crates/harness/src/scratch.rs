@@ -115,7 +115,7 @@ impl Drop for ScratchDir {
     }
 }
 
-/// Removes what killed runs left in `parent`. Directories that cannot be removed stay.
+/// Removes the directories that killed runs left in `parent`. Those that cannot be removed stay.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {

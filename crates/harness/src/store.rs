@@ -52,7 +52,7 @@ pub struct Lookups {
     pub cache_hits: u64,
 }
 
-/// A callback for each key and value of a scan; the scan goes on while it returns true.
+/// A callback for each key and value of a scan; the scan continues while it returns true.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
 /// Turns bytes, in place, into a valid value of a key; called with the key and the value.

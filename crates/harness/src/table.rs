@@ -54,7 +54,7 @@ pub fn csv_line<S: AsRef<str>>(fields: impl IntoIterator<Item = S>) -> String {
     fields.join(",") + "\n"
 }
 
-/// A field of comma-separated values, in quotes if a reader would not take it as it is otherwise.
+/// A field of comma-separated values, in quotes if it needs them.
 pub fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) || field.trim().len() != field.len() {
         format!("\"{}\"", field.replace('"', "\"\""))

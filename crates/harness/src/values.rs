@@ -43,7 +43,7 @@ impl Values {
         self.value_bytes
     }
 
-    /// What share of a value is left when it is compressed.
+    /// The share of a value that is left after compression.
     pub fn compression_ratio(&self) -> f64 {
         self.compression_ratio
     }

@@ -355,7 +355,7 @@ impl Workload {
         )
     }
 
-    /// Whether it deletes what other workloads have written.
+    /// Whether it deletes entries of other workloads.
     pub(crate) fn deletes(self) -> bool {
         matches!(
             self,

@@ -1,7 +1,8 @@
-//! Compares two sets of records: what became faster or slower, and whether chance explains it.
+//! Compares two sets of records: which figures became faster or slower, and whether chance explains
+//! it.
 //!
-//! 1. [`unequal`] lists what makes a comparison unfair: differing settings, machine or build. The
-//!    caller decides whether to go on.
+//! 1. [`unequal`] lists the differences that make a comparison unfair: settings, machine or build.
+//!    The caller decides whether to continue.
 //! 2. The samples are runs: where a side has several, each run is one sample, the median of its
 //!    repeats. Repeats share a process and a tree, so they hide the variation between runs. Only if
 //!    both sides have a single run are the repeats the samples, and the change says so.
@@ -10,7 +11,8 @@
 //!    means, the change between them, its 95% interval, and the probability that chance alone
 //!    explains it; the last two from Welch's test on the logarithms. With one sample on a side
 //!    nothing is known about chance.
-//! 5. [`absent`] lists what could not be compared, [`failures`] what became too slow.
+//! 5. [`absent`] lists the workloads that could not be compared, [`failures`] the figures that
+//!    became too slow.
 //!
 //! Called by `trommel compare` and by the comparison with other stores.
 

@@ -1,4 +1,4 @@
-//! Experiments with filters and trees, and reports of what was measured.
+//! Experiments with filters and trees, and reports of the results.
 //!
 //! 1. [`tune`] builds stores for a grid of filters, trees and workloads, and compares their filters
 //!    with the model; [`tune::replay`] replays a recorded trace of lookups against other filters.

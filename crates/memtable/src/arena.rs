@@ -54,7 +54,7 @@ pub(crate) struct Chunk {
     capacity: usize,
     /// Bytes claimed; more than `capacity` once a claim has failed.
     claimed: AtomicUsize,
-    /// The map that `bytes` is the beginning of; `None` if they are from the allocator.
+    /// The map that begins at `bytes`; `None` if they are from the allocator.
     map: Option<Map>,
 }
 
@@ -194,8 +194,8 @@ impl ArenaPool {
     /// A pool that keeps idle memory while all of it, including the memory of memtables, is at most
     /// `limit` bytes; 0 keeps none.
     ///
-    /// The size of one full memtable is a good limit: the pool then keeps of one what the next,
-    /// which is being filled meanwhile, still needs.
+    /// The size of one full memtable is a good limit: the pool then keeps the chunks that the next
+    /// memtable, which fills up meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
         Self::with_hash_seed(limit, 0)
     }
@@ -356,7 +356,7 @@ impl Arena {
         }
     }
 
-    /// Claims an allocation of its own, apart from the current chunk.
+    /// Claims an allocation of its own, separate from the current chunk.
     #[cold]
     fn claim_alone(&self, len: usize) -> NonNull<u8> {
         let chunk = self.pool.take_alone(len.next_multiple_of(CLAIM_ALIGN));

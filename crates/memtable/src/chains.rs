@@ -54,7 +54,7 @@ pub(crate) fn hash_of(key: &[u8], seed: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// The mark of this hash in a bucket's link. The bits that select the bucket are others.
+/// The mark of this hash in a bucket's link. Other bits select the bucket.
 #[inline]
 fn mark(hash: u64) -> usize {
     1 << (hash >> 62)

@@ -169,7 +169,7 @@ fn it_agrees_with_a_btreemap() {
             let memtable = Arc::new(memtable.expecting(random.below(3_000) as usize));
             let mut model = Model::new();
             let mut seqno = 0;
-            // A cursor that was created earlier, and what the memtable held then.
+            // A cursor that was created earlier, and the memtable's contents at that time.
             let mut early = (memtable.cursor(), Model::new());
             assert!(memtable.is_empty());
             for _ in 0..5_000 {

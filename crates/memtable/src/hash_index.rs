@@ -22,7 +22,7 @@ use crate::slot::{Probe, Slot};
 pub(crate) struct HashIndex {
     pub(crate) chains: Newest,
     written: Mutex<Written>,
-    /// Bytes of `chains`, and of what `written` points to.
+    /// Bytes of `chains`, and of the memory that `written` points to.
     bytes: AtomicUsize,
     /// The expected number of entries.
     expected: usize,
@@ -82,7 +82,8 @@ impl HashIndex {
         self.bytes.store(chains + written.order.bytes(), Relaxed);
     }
 
-    /// As `find`, for a bucket with very many records. Takes the lock, and sorts what is unsorted.
+    /// As `find`, for a bucket with very many records. Takes the lock, and sorts the unsorted
+    /// entries.
     #[cold]
     fn find_by_order<'a>(
         &self,

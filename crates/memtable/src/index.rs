@@ -1,4 +1,4 @@
-//! What a kind of memtable consists of: an index, which finds the records and orders them, and its
+//! The parts of each kind of memtable: an index, which finds the records and orders them, and its
 //! scans. One suite of tests (`conformance.rs`) runs against every implementation.
 //!
 //! # Invariants

@@ -18,9 +18,9 @@ pub enum MemtableKind {
     /// order from then on. The default: fastest for inserts and lookups.
     #[default]
     Hash,
-    /// A skip list, that of the crate crossbeam-skiplist, in which each insert takes its place in
-    /// the order. No scan sorts, also not the first. An insert or a lookup takes several times as
-    /// long, and the longer the more entries there are.
+    /// A skip list, from the crate crossbeam-skiplist, in which each insert takes its place in the
+    /// order. No scan sorts, not even the first. Inserts and lookups take several times as long,
+    /// and slow down as entries are added.
     SkipList,
 }
 

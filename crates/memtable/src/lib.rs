@@ -2,7 +2,7 @@
 //!
 //! A [`Memtable`] accepts entries from many threads at once while others read it. It only grows: it
 //! holds every version of every key, under its own sequence number, until the whole memtable is
-//! dropped. Its order is that of [`trommel_base::compare_internal`].
+//! dropped. It is ordered by [`trommel_base::compare_internal`].
 //!
 //! # Structure
 //! 1. Each version of a key is a record, followed by key and value (module `record`), in an arena

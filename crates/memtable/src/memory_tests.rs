@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocates what lives as long as the process, before anything is counted.
+/// Makes the allocations that live as long as the process, before anything is counted.
 fn warm_up() {
     for kind in MemtableKind::ALL {
         drop(Memtable::new(kind, &ArenaPool::new(0)));

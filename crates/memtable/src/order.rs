@@ -1,5 +1,5 @@
-//! The order of the entries: a run that is sorted when the first scan starts, and a tree for what
-//! is inserted later.
+//! The order of the entries: a run that is sorted when the first scan starts, and a tree for later
+//! inserts.
 //!
 //! # Algorithm
 //! 1. Each entry has a [`Slot`] of 24 bytes: the first 16 bytes of its key after the prefix that
@@ -132,9 +132,9 @@ pub(crate) struct Order {
     unsorted: Vec<Slot>,
     /// Earlier entries, [`UNSORTED`] in each list.
     deferred: Vec<List<Slot>>,
-    /// What was inserted before the first scan.
+    /// The entries inserted before the first scan.
     run: Option<Run>,
-    /// What was inserted after it.
+    /// The entries inserted after it.
     tree: Tree,
     /// Bytes that `deferred` and `run` hold.
     full_bytes: usize,
@@ -206,7 +206,7 @@ impl Order {
         self.full_bytes = deferred + self.run.as_ref().map_or(0, |run| run.slots.bytes());
     }
 
-    /// Sorts the unsorted entries into the run, which there is none of.
+    /// Sorts the unsorted entries into the run; there is none yet.
     #[cold]
     fn sort(&mut self) {
         let unsorted = self.unsorted();
@@ -287,7 +287,7 @@ pub(crate) struct Scan {
     at: usize,
     /// Before the current entry.
     tree: TreeScan,
-    /// Which has the current entry.
+    /// The part that has the current entry.
     current: Option<Part>,
     /// Whether one of them was moved farther than the current entry: forward, or backward.
     skipped: Option<Ordering>,

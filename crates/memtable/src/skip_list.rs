@@ -1,7 +1,7 @@
 //! The index that keeps the entries in order at each insert: a skip list.
 //!
 //! # Algorithm
-//! 1. The list is that of the crate crossbeam-skiplist. A node holds the [`Slot`] of a record: the
+//! 1. The list is from the crate crossbeam-skiplist. A node holds the [`Slot`] of a record: the
 //!    first bytes of its key, and its address. Keys and values stay in the arena.
 //! 2. Inserts are made one at a time, under a lock, and numbered; the number is the node's value. A
 //!    scan skips the nodes that were inserted after its creation, so that it sees the entries of
@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! * No node is removed or replaced before the list is dropped. So a reference to a node is valid
-//!   as long as the list without a pinned epoch, and a read cannot miss a key while an equal one
+//!   as long as the list, without a pinned epoch, and a read cannot miss a key while an equal one
 //!   replaces it (crossbeam's issue 1023).
 //! * The number of linked nodes is stored after the node is linked, with release ordering, and
 //!   loaded with acquire ordering.
@@ -45,9 +45,9 @@ type Nodes = SkipList<Slot, usize>;
 /// A node, for as long as its list.
 type Node<'a> = Entry<'a, 'a, Slot, usize>;
 
-/// A place in the order: of a slot, or one to search for.
+/// A place in the order: a slot's, or one to search for.
 trait Place {
-    /// What is compared first.
+    /// The values compared first.
     fn rank(&self) -> (usize, u128);
     fn key(&self) -> &[u8];
     fn seqno(&self) -> SeqNo;

@@ -1,4 +1,4 @@
-//! A slot: an entry in an order, and what of it is compared first.
+//! A slot: an entry in an order, with the bytes that are compared first.
 //!
 //! # Invariants
 //! * The record of a slot is in the arena of the memtable that holds the slot, or that a scan keeps
@@ -72,7 +72,7 @@ impl Slot {
         Self { high: (words >> 64) as u64, low: words as u64, tagged }
     }
 
-    /// What is compared first: the class, and the first bytes of the key's tail.
+    /// The values compared first: the class, and the first bytes of the key's tail.
     #[inline]
     pub(crate) fn rank(&self) -> (usize, u128) {
         let class = self.tagged.addr().get() & CLASS_BITS;
@@ -118,7 +118,7 @@ impl Slot {
 
 /// A position in the order.
 pub(crate) struct Probe<'a> {
-    /// As that of a slot.
+    /// As the rank of a slot.
     pub(crate) rank: (usize, u128),
     pub(crate) key: &'a [u8],
     pub(crate) seqno: SeqNo,

@@ -1,4 +1,4 @@
-//! What only the memtable with a hash index does, sorting on demand, and the pool of memory.
+//! Tests of the memtable with a hash index alone, which sorts on demand, and of the pool of memory.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

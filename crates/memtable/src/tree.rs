@@ -14,8 +14,8 @@
 //!
 //! # Invariants
 //! * Slots are in the order of [`trommel_base::compare_internal`]; no two are equal.
-//! * No node is empty. The first slots of an inner node are exact, except for that of its first
-//!   child, below which smaller slots may be inserted.
+//! * No node is empty. The first slots of an inner node are exact, except its first child's, below
+//!   which smaller slots may be inserted.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Node {
     }
 
     /// The place of the first slot that is not before `probe`: in a leaf its index, in an inner
-    /// node that of the child around it.
+    /// node the index of the child around it.
     fn place(&self, probe: &Probe<'_>) -> usize {
         match self {
             Self::Leaf(leaf) => leaf.slots().partition_point(|slot| probe.is_after(slot)),
@@ -365,7 +365,7 @@ impl TreeScan {
         leaf.slots().get(at.checked_add_signed(places)?)
     }
 
-    /// Moves past the slot after the place, which there is.
+    /// Moves past the slot after the place, which must exist.
     #[inline]
     pub(crate) fn advance(&mut self) {
         if let Some((_, at)) = self.path.last_mut() {
@@ -417,7 +417,7 @@ impl TreeScan {
             if slot.record().seqno() >= since || !is_before_end(&slot) {
                 return;
             }
-            // A child of which nothing was passed, all of it old and before the end.
+            // A child none of whose slots was passed, all of them old and before the end.
             let is_whole = |level: usize| {
                 let Some((Node::Inner(inner), at)) =
                     self.path.get(level).map(|(node, at)| (&**node, *at))

@@ -143,7 +143,7 @@ impl ByLevel {
         let meets =
             |choices: &[Choice]| choices.iter().map(|choice| choice.rate).sum::<f64>() <= most;
         let mut best = at(Price::FREE);
-        // The order of positive floating-point numbers is that of their bits.
+        // Positive floating-point numbers are ordered like their bits.
         let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
         while high - low > 1 {
             let middle = low.midpoint(high);

@@ -1,4 +1,4 @@
-//! Chooses exactly for the tables whose filters the last bytes decide.
+//! Solves exactly for the tables whose filters depend on the last bytes.
 //!
 //! Buying hull edges is optimal except for the last edge, which does not fit and leaves bytes over;
 //! and options inside the hull, never best at any price, may fit. With many tables the loss is

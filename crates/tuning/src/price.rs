@@ -200,7 +200,7 @@ pub(crate) fn buy(items: &[Item<'_>], budget: f64) -> Bought {
     if search.most <= budget {
         return Bought { price: Price::FREE, corners: search.most_corners };
     }
-    // The order of positive floating-point numbers is that of their bits.
+    // Positive floating-point numbers are ordered like their bits.
     let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
     while high - low > 1 {
         let middle = low.midpoint(high);

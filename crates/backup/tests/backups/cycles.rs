@@ -13,7 +13,7 @@ use trommel_sim::MemoryVfs;
 use crate::stores::{entries, entries_in, names, new_store, open, options, write};
 use crate::targets::each;
 
-/// A target that counts what is stored, and can be made to fail.
+/// A target that counts stored contents, and can be made to fail.
 #[derive(Debug)]
 struct Counting {
     inner: Arc<dyn Target>,

@@ -30,7 +30,7 @@ fn a_restored_store_expires_as_the_original_would() {
     repository.create(&db, &()).unwrap();
     repository.restore(1, home.path().join("restored"), &()).unwrap();
 
-    // What had expired stays so, without a `ttl` too; the rest keeps its age.
+    // Expired entries stay expired, without a `ttl` too; the others keep their age.
     let restored = home.path().join("restored");
     assert_eq!(entries(&Db::open_read_only(&restored, options(None)).unwrap()), kept);
     let db = Db::open(&restored, options(Some(ttl))).unwrap();

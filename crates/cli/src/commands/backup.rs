@@ -201,7 +201,7 @@ impl Id {
     }
 }
 
-/// Passes the progress of a backup to that of the program, and the user's interrupt to the backup.
+/// Passes the progress of a backup to the program's, and the user's interrupt to the backup.
 struct BackupProgress<'a>(Control<'a>);
 
 impl trommel_backup::Progress for BackupProgress<'_> {

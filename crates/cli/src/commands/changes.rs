@@ -33,7 +33,7 @@ Examples:
 
 Exit 2 if changes after --since are missing.";
 
-/// How long to wait for news before looking for an interrupt.
+/// How long to wait for changes before checking for an interrupt.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const COLUMNS: [&str; 5] = ["seqno", "keyspace", "kind", "key", "value"];
@@ -61,7 +61,7 @@ pub(crate) struct ChangesArgs {
 
 /// The store whose changes are printed.
 enum FeedSource<'a> {
-    /// That of the shell.
+    /// The store of the shell.
     Open(&'a Db),
     /// One that another process may write to.
     Followed(Follower),
@@ -75,7 +75,7 @@ impl FeedSource<'_> {
         }
     }
 
-    /// Waits a little for news. Returns whether there is any.
+    /// Waits a little for changes. Returns whether there are any.
     fn wait(&self, changes: &mut Changes) -> Result<bool, Failure> {
         if let Self::Followed(follower) = self {
             follower.catch_up()?;
@@ -110,12 +110,12 @@ pub(crate) fn run(
     output.list("changes", &COLUMNS)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let ended = print_all(args, &source, &mut changes, &mut left, session, &mut output);
-    // What was printed counts, also after an error.
+    // Complete the document even after an error.
     output.finish()?;
     ended
 }
 
-/// The feed from where it is wanted.
+/// The feed from the requested position.
 fn begin(args: &ChangesArgs, db: &Db) -> Result<Changes, Failure> {
     if let Some(since) = args.since {
         return Ok(db.changes_since(since)?);

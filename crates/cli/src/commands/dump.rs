@@ -85,7 +85,7 @@ pub(crate) fn run(
     })
 }
 
-/// What a dump of a corrupt store leaves out.
+/// The parts that a dump of a corrupt store leaves out.
 #[derive(Default)]
 struct Missing {
     /// Keys in doubt.
@@ -177,7 +177,7 @@ fn named(args: &DumpArgs, db: &Db, missing: &mut Missing) -> Result<Vec<Keyspace
         return Ok(Vec::new());
     }
     let names = match db.list_keyspaces() {
-        // What is intact in the default keyspace is dumped in any case.
+        // The intact part of the default keyspace is dumped in any case.
         Err(error) if args.degraded.is_wanted() => {
             let _ = writeln!(io::stderr(), "the named keyspaces are not dumped: {error}");
             missing.keyspaces = true;

@@ -1,4 +1,4 @@
-//! `trommel explain`: what a lookup of a key does.
+//! `trommel explain`: the steps of a lookup of a key.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -192,7 +192,7 @@ fn check_key(key: &[u8], is_named: bool) -> Result<(), Failure> {
     )))
 }
 
-/// Reads all that a file holds.
+/// Reads the whole file.
 fn check(
     reader: &mut EntryReader,
     rules: Rules,
@@ -271,7 +271,7 @@ enum End {
     AtKeyspace(String, KeyspaceOptions),
 }
 
-/// The next batch, its size, and what follows it, or why the input failed there.
+/// The next batch, its size, and the item after it, or the error of the input there.
 fn next_batch(
     reader: &mut EntryReader,
     place: &OpenKeyspace<'_>,

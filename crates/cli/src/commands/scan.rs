@@ -74,7 +74,7 @@ impl RangeArgs {
         }
         let healthy = place.healthy(self.bounds(form)?)?;
         for span in healthy.in_doubt() {
-            // That of a table with several keyspaces is met in each of them.
+            // The span of a table with several keyspaces is found in each of them.
             if !passed_over.contains(&span) {
                 passed_over.push(span);
             }

@@ -1,10 +1,10 @@
 //! The store of a command, and the options that open it.
 //!
-//! A command that only reads opens the store read-only: it writes nothing, not even what recovery
-//! would, and shares the store with other readers; with `--follow` also with a writer. Only
-//! commands that write entries can create a store. Options without a flag have the values recorded
-//! in the store ([`Base`]), and no compaction starts by itself: a command does one operation, and
-//! leaves the rest of the store as it is. In the shell all commands share the one open store.
+//! A command that only reads opens the store read-only: it writes nothing, not even for recovery,
+//! and shares the store with other readers; with `--follow` also with a writer. Only commands that
+//! write entries can create a store. Options without a flag have the values recorded in the store
+//! ([`Base`]), and no compaction starts by itself: a command does one operation, and leaves the
+//! rest of the store as it is. In the shell all commands share the one open store.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -167,7 +167,7 @@ impl StoreArgs {
         self.read_following(session, FollowArgs::default(), act)
     }
 
-    /// As [`StoreArgs::read`], on request beside a writer.
+    /// As [`StoreArgs::read`], on request as a follower of a writer.
     pub(crate) fn read_following<T>(
         &self,
         session: Session<'_>,

@@ -238,7 +238,7 @@ struct JsonLine {
     value_format: Option<String>,
     key: Option<String>,
     value: Option<String>,
-    /// Of an entry, these two may be anything.
+    /// In an entry, these two may be anything.
     keyspace: Option<serde_json::Value>,
     options: Option<serde_json::Value>,
     entries: Option<u64>,
@@ -314,7 +314,7 @@ fn next_of_jsonl(
     }
 }
 
-/// What a line that begins a keyspace says.
+/// The contents of a line that begins a keyspace.
 fn begin_keyspace(
     (name, number): (&Path, u64),
     keyspace: serde_json::Value,
@@ -331,7 +331,7 @@ fn begin_keyspace(
     Ok(Item::Keyspace(keyspace, options))
 }
 
-/// The options of a keyspace, of their names and texts.
+/// The options of a keyspace, from their names and texts.
 fn keyspace_options(settings: &BTreeMap<String, String>) -> trommel::Result<KeyspaceOptions> {
     let set =
         |all: KeyspaceOptions, (name, value): (&String, &String)| all.with_setting(name, value);

@@ -89,7 +89,7 @@ fn measured_rates_are_shown_with_the_expected_ones() {
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let level = &report["levels"][0];
     assert_eq!(report["schema"], "trommel.filters.v1");
-    // Keys are unevenly distributed here; nearly all probes reach the table all the same.
+    // Keys are unevenly distributed here; nearly all probes reach the table nevertheless.
     assert!(level["probes"].as_u64().unwrap() > 180_000, "{level}");
     let number = |value: &serde_json::Value| value.as_f64().unwrap();
     let (low, high) = (number(&level["interval_95"][0]), number(&level["interval_95"][1]));

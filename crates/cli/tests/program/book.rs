@@ -286,7 +286,7 @@ fn every_option_is_described_with_its_default() {
     assert_eq!(sections, all, "an option is described twice, or is not one");
 }
 
-/// What opening a store with this value of an option reports as its bounds.
+/// The bounds reported by opening a store with this value of an option.
 fn bounds(name: &str, value: &str) -> Option<Vec<u64>> {
     let options = trommel::Options::default().set(name, value).ok()?;
     let options = options.vfs(std::sync::Arc::new(trommel_sim::MemoryVfs::new()));

@@ -56,7 +56,7 @@ fn what_is_missing_is_reported() {
     assert!(ran.code == Some(2) && ran.err.contains("from 9 on"), "{ran:?}");
 }
 
-/// Beside a writer, each batch is printed as it is committed.
+/// While a writer runs, each batch is printed as it is committed.
 #[test]
 fn changes_are_followed_beside_a_writer() {
     for format in ["csv", "table"] {

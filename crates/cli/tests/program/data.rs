@@ -154,7 +154,7 @@ fn which_store_must_be_said() {
 #[test]
 fn entries_expire_for_every_command() {
     let program = with_store(&[("a", "1")]);
-    // Its steps are a second long, as those of a shorter one.
+    // Its steps are a second long, like a shorter one's.
     assert_eq!(program.run_on("put --ttl=4m b 2").code, Some(0));
     assert_eq!(program.run_on("scan --count").out, "2\n");
     assert_eq!(program.run_on("put --ttl=1s c 3").code, Some(0));

@@ -1,4 +1,4 @@
-//! `trommel filter-bench`: its output, its files, and what it rejects.
+//! `trommel filter-bench`: its output, its files, and its errors.
 
 use std::fs;
 

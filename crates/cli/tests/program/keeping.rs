@@ -9,7 +9,7 @@ use trommel_harness::KeySpace;
 
 use crate::support::{Program, Ran};
 
-/// What a command preserves.
+/// The parts of a store that a command preserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     /// Every file, byte for byte.

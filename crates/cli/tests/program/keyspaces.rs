@@ -118,8 +118,8 @@ fn a_store_is_dumped_and_loaded_with_all_keyspaces() {
     assert!(!ok(&program, "dump --keyspace users").contains("keyspace"));
 }
 
-/// Options of a keyspace used to be replaced silently, and what could be known before the first
-/// entry was found after it.
+/// Options of a keyspace used to be replaced silently, and errors that could be known before the
+/// first entry were found after it.
 #[test]
 fn a_load_that_is_refused_changes_nothing() {
     let program = with_keyspaces();

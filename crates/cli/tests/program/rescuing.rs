@@ -1,4 +1,4 @@
-//! `trommel repair`, `verify` and reading with `--degraded`: exit codes, and what is written.
+//! `trommel repair`, `verify` and reading with `--degraded`: exit codes, and output.
 #![expect(clippy::disallowed_methods, reason = "these tests lose files as an outsider does")]
 
 use std::fs;

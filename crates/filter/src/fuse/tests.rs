@@ -167,7 +167,7 @@ fn the_prefetched_slot_is_the_first() {
     }
 }
 
-/// A forged shape is refused before a query could read what is not there.
+/// A forged shape is refused before a query could read beyond the filter.
 #[test]
 fn impossible_shapes_are_refused() {
     let bytes = finish("fuse:10".parse().unwrap(), &hashes(1000, 4));

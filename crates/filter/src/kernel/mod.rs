@@ -122,7 +122,7 @@ pub(crate) trait Probe: Copy {
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
 
     /// Whether the first `count` positions (at most 64) of the two chains from the halves of
-    /// `folded` are all set, in all 512 bits of `block`. The chains alternate, that of the low half
+    /// `folded` are all set, in all 512 bits of `block`. The chains alternate, the low half's
     /// first.
     #[inline(always)]
     fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {

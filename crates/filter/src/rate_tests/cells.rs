@@ -102,7 +102,7 @@ impl Cell {
         FilterSpec::new(self.kind, self.bits).unwrap()
     }
 
-    /// Whether a key is compared bit by bit with what its slots add up to.
+    /// Whether a key is compared bit by bit with the sum of its slots.
     fn has_columns(self) -> bool {
         matches!(self.kind, FilterKind::Ribbon | FilterKind::Fuse)
     }

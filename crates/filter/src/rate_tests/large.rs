@@ -1,5 +1,5 @@
-//! Filters of more bits than 32-bit arithmetic can address. Every run tests what can be shown
-//! without building them. Some are built in the long run, which needs 12 GB of memory:
+//! Filters of more bits than 32-bit arithmetic can address. Every run tests the properties that can
+//! be shown without building them. Some are built in the long run, which needs 12 GB of memory:
 //!
 //! `cargo test --release -p trommel-filter --lib large -- --ignored --nocapture --test-threads 1`
 

@@ -1,5 +1,5 @@
-//! Checks whether a workload found what it should have: a bench whose keys are not in the store
-//! only measures how fast nothing is found.
+//! Checks whether a workload found the keys that it should have: a bench whose keys are not in the
+//! store only measures how fast nothing is found.
 //!
 //! The share of its keys that a store holds is unknown: a fill that draws them at random writes 63
 //! of 100. So for an existing store a result is suspicious if fewer than half of the keys are
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Worthless(String),
 }
 
-/// Compares what `workload` found with what it looked for.
+/// Compares the keys that `workload` found with those that it looked up.
 pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Verdict {
     let Some((found, lookups)) = measured.found.filter(|(_, lookups)| *lookups > 0) else {
         return Verdict::Fine;

@@ -4,7 +4,8 @@
 //! 2. A workload that needs a fresh store gets one each time it runs. On an existing store it is
 //!    skipped.
 //! 3. A repeated step prints a line for each run, and two that summarise them.
-//! 4. What a workload found is compared with what it should have found (`expectation`).
+//! 4. The keys that a workload found are compared with those that it should have found
+//!    (`expectation`).
 //! 5. After a stop, the line of the interrupted workload is still printed, marked as partial.
 
 mod expectation;
@@ -31,7 +32,7 @@ use crate::workload::Workload;
 
 use expectation::Verdict;
 
-/// What else a bench prints.
+/// Additional output of a bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrintOptions {
     /// Whether to print all of the store's statistics at the end.
@@ -58,7 +59,7 @@ pub struct Plan {
     pub duration: Option<Duration>,
     /// How fast operations begin.
     pub rates: Rates,
-    /// Decides everything that is drawn.
+    /// Determines all random draws.
     pub seed: u64,
     /// How the operations are done.
     pub options: WorkloadOptions,
@@ -67,11 +68,11 @@ pub struct Plan {
     /// Whether to evict the store's files from the page cache, and reopen it, before each workload
     /// that reads.
     pub cold: bool,
-    /// What else to print.
+    /// Additional output.
     pub print: PrintOptions,
 }
 
-/// Operations of each thread, by what they do.
+/// Operations of each thread, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operations {
     /// Of workloads that write.

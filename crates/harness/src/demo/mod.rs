@@ -1,6 +1,6 @@
 //! The demo: the store's core scenario, once for each of several filter policies.
 //!
-//! 1. Print what will be done, where, and how much disk space it takes; fail if that much is not
+//! 1. Print the plan, its directory and the disk space that it takes; fail if that much is not
 //!    free.
 //! 2. For each filter policy, in a store of its own: write keys drawn with replacement, wait until
 //!    compaction is done, read keys drawn the same way, look up absent keys.
@@ -106,7 +106,7 @@ impl DemoPlan {
     }
 }
 
-/// Runs the demo and writes the results to `out`. Its files are removed at the end, also after an
+/// Runs the demo and writes the results to `out`. Its files are removed at the end, even after an
 /// error or a stop.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ use crate::measured::Measured;
 use crate::table::Table;
 use crate::units::{bytes, duration, grouped};
 
-/// Prints what will be done, where, and how much disk space it takes.
+/// Prints the plan, its directory and the disk space that it takes.
 pub(super) fn introduce(
     plan: &DemoPlan,
     dir: &Path,

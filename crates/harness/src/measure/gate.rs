@@ -15,12 +15,12 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct GateState {
     waiting: usize,
-    /// Whether the waiting threads may go on, once decided.
+    /// Whether the waiting threads may continue, once decided.
     decision: Option<bool>,
 }
 
 impl Gate {
-    /// Waits for the decision; returns whether to go on.
+    /// Waits for the decision; returns whether to continue.
     pub(super) fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
@@ -32,7 +32,7 @@ impl Gate {
         state.decision == Some(true)
     }
 
-    /// Waits until `count` threads have arrived, and lets them go on.
+    /// Waits until `count` threads have arrived, and lets them continue.
     pub(super) fn open(&self, count: usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self

@@ -94,7 +94,7 @@ pub struct WorkloadOptions {
 }
 
 impl Default for WorkloadOptions {
-    /// Those of db_bench.
+    /// The defaults of db_bench.
     fn default() -> Self {
         Self {
             batch: 1,
@@ -299,7 +299,7 @@ impl<'a> Team<'a> {
     }
 }
 
-/// Decrements the number of running threads when dropped, also in a panic, because other threads
+/// Decrements the number of running threads when dropped, even in a panic, because other threads
 /// may wait for that.
 struct WhenDone<'a>(&'a AtomicUsize);
 

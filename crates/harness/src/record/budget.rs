@@ -16,7 +16,7 @@ pub struct BudgetRecord {
     pub resident_bytes: u64,
     /// Tables whose filters are neither in memory nor queried, because others are worth more.
     pub dropped_tables: u64,
-    /// Tables whose filters differ from what they would get now.
+    /// Tables whose filters differ from those that they would get now.
     pub drifted_tables: u64,
     /// Expected unnecessary reads per lookup.
     pub expected_wasted_reads: f64,

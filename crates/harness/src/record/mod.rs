@@ -3,7 +3,8 @@
 //! The format is specified in `docs/format/bench-record.md`; a test keeps it and these types in
 //! step.
 //!
-//! 1. A [`Run`] is what all workloads of a bench share: the store, its settings, and the machine.
+//! 1. A [`Run`] is the part that all workloads of a bench share: the store, its settings, and the
+//!    machine.
 //! 2. [`Record::new`] joins it with the measurements; the store's own counters are added as
 //!    [`Record::state`] if the store has them.
 //! 3. [`write_line`] writes a record, [`read_lines`] reads a file of them.
@@ -51,7 +52,7 @@ pub struct Product {
     pub version: String,
 }
 
-/// What all workloads of a bench share.
+/// The part of a record that all workloads of a bench share.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
     /// Identifies the run: the same in all records of a run, and in no other.
@@ -78,7 +79,7 @@ impl Run {
     }
 }
 
-/// What was measured in one execution of a workload.
+/// The measurements of one execution of a workload.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Results {
     /// Operations done, all threads together.
@@ -153,7 +154,7 @@ pub struct Record {
     pub start: String,
     /// Number of measured threads.
     pub threads: u64,
-    /// What was measured.
+    /// The measurements.
     #[serde(flatten)]
     pub results: Results,
     /// The store's report on its state.

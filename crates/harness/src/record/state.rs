@@ -15,7 +15,7 @@ pub struct State {
     /// Levels that hold data, from the top, after the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<Vec<LevelRecord>>,
-    /// The filters of each level, and what they did during the workload.
+    /// The filters of each level, and their probes during the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<FilterRecord>>,
     /// The state of the filter budget, if there is one.
@@ -64,7 +64,7 @@ pub struct Io {
     pub stall_seconds: Option<f64>,
 }
 
-/// What lookups did.
+/// Counts of lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LookupIo {
     /// Keys looked up.
@@ -78,7 +78,7 @@ pub struct LookupIo {
     pub cache_hits: Option<u64>,
 }
 
-/// What flushes did.
+/// Counts of flushes.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct FlushIo {
     /// Memtables flushed.
@@ -92,7 +92,7 @@ pub struct FlushIo {
     pub seconds: Option<f64>,
 }
 
-/// What compactions did.
+/// Counts of compactions.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct CompactionIo {
     /// Compactions that merged tables.
@@ -211,8 +211,8 @@ impl State {
         }
     }
 
-    /// This state with only what was counted since `before`. A counter that has decreased since
-    /// then was reset, and counts in full.
+    /// This state with only the counts since `before`. A counter that has decreased since then was
+    /// reset, and counts in full.
     pub fn since(mut self, before: &Self) -> Self {
         if let (Some(io), Some(before)) = (&mut self.io, &before.io) {
             io.subtract(before);

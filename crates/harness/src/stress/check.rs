@@ -2,7 +2,7 @@
 //!
 //! 1. A [`Frame`] is taken before a view of the store: the writes settled by then are the lower
 //!    bound for the view. Under the locks of the blocks they are also the upper bound; otherwise
-//!    the upper bound is what is pending after a key was read.
+//!    the upper bound is the write pending after a key was read.
 //! 2. [`scan`] reads a run of keys in one iteration, in either direction, and checks every present
 //!    and every missing key.
 //! 3. A value of a batch names the batch's other writes: none of them may be older in the same
@@ -273,8 +273,8 @@ pub(super) fn scan_range(
     Ok(found)
 }
 
-/// Checks what a dead process left, and settles the pending writes. `blocks` are read whole; none
-/// means all keys. No other thread may write. Returns the number of keys read.
+/// Checks the state that a dead process left, and settles the pending writes. `blocks` are read
+/// whole; none means all keys. No other thread may write. Returns the number of keys read.
 pub(super) fn recovered(
     db: &Db,
     expected: &Expected,

@@ -11,7 +11,8 @@
 //!    never decreases: a write that was lost is never issued again, so it is detected if it appears
 //!    later.
 //! 2. A write that fails stays pending: it may be present or not. Nobody writes the key again until
-//!    the store has been reopened and [`Expected::settle`] was called with what is present.
+//!    the store has been reopened and [`Expected::settle`] was called with the write that is
+//!    present.
 //! 3. A writer holds the lock of the key's block, so a key has a single writer at a time, and the
 //!    holder of the lock knows exactly what a read must return. Other readers load the record
 //!    before and after their read, and get a [`Window`].

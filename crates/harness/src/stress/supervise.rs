@@ -61,7 +61,7 @@ pub struct StressSchedule {
 pub struct StressPlan {
     /// The scale of the run.
     pub profile: Profile,
-    /// Number of keys; a continued run uses that of the earlier one.
+    /// Number of keys; a continued run uses the earlier one's.
     pub keys: u32,
     /// Minimum and maximum bytes of values.
     pub value_size: (u32, u32),

@@ -10,7 +10,7 @@ use super::report::{Finding, Report};
 use super::wire::{Tick, WorkerPhase};
 use crate::{machine, units};
 
-/// Time limit of a check of all keys, as a multiple of that of an operation.
+/// Time limit of a check of all keys, as a multiple of an operation's.
 const CHECKS: u32 = 10;
 
 /// The limits of a worker. 0, or a time of 0, means no limit.

@@ -57,7 +57,7 @@ pub(super) enum WorkerPhase {
     /// Opening the store.
     #[default]
     Opening,
-    /// Checking what the last process left.
+    /// Checking the state that the last process left.
     Checking,
     /// Threads read and write.
     Running,

@@ -1,7 +1,7 @@
 //! The worker: a process that may be killed at any moment.
 //!
-//! 1. It opens the store with random options, checks what the last process left and settles the
-//!    pending writes (see [`super::check`]).
+//! 1. It opens the store with random options, checks the state that the last process left and
+//!    settles the pending writes (see [`super::check`]).
 //! 2. Threads read and write for a random time (see [`super::client`]), and one runs maintenance
 //!    operations (see [`super::upkeep`]).
 //! 3. The store is closed, or just dropped; then, now and then, opened read-only and checked. All
@@ -291,7 +291,7 @@ impl Shared {
             while Instant::now() < end && !self.stop.is_set() && !self.is_closing.load(Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }
-            // Reads must still work after a failed write, so they go on for a while.
+            // Reads must still work after a failed write, so they continue for a while.
             if self.is_closing.swap(false, Relaxed) {
                 thread::sleep(Duration::from_millis(rng.u64(..50)));
             }

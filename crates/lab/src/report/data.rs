@@ -17,7 +17,7 @@ use super::svg::Role;
 pub struct Source {
     /// Its name, if the page must distinguish files.
     pub name: String,
-    /// What it holds.
+    /// Its records.
     pub records: Vec<Record>,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Data<'a> {
         })
     }
 
-    /// Extends the names of variants that have the same name by what distinguishes them.
+    /// Extends the names of variants that have the same name by their differences.
     fn label(&mut self, sources: &[Source]) {
         let names: Vec<String> = self.variants.iter().map(|one| one.label.clone()).collect();
         let labels: Vec<String> = (0..names.len())
@@ -153,7 +153,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// What distinguishes a variant from others of the same name.
+    /// The differences of a variant from others of the same name.
     fn marks(&self, at: usize, namesakes: &[usize], sources: &[Source]) -> Vec<String> {
         let mine = self.variants[at].records[0];
         let others = || namesakes.iter().map(|nth| self.variants[*nth].records[0]);

@@ -190,7 +190,7 @@ pub(super) fn levels(data: &Data<'_>) -> String {
     if html.is_empty() { html } else { format!("<div class=\"grid\">\n{html}</div>\n") }
 }
 
-/// Settings, or the machine: what all variants share, and where they differ.
+/// Settings, or the machine: the values that all variants share, and those that differ.
 fn facts(data: &Data<'_>, of: impl Fn(&Record) -> IndexMap<String, String>) -> String {
     let facts: Vec<_> = data.variants.iter().map(|variant| of(variant.records[0])).collect();
     let mut names: Vec<&String> = Vec::new();

@@ -54,7 +54,7 @@ pub struct TreeShape {
     pub table_bytes: u64,
     /// Bytes that the topmost level below 0 may hold: 1 to 2^50.
     pub base_level_bytes: u64,
-    /// The ratio of a level's size to that of the one above: 2 to 1000.
+    /// The ratio of a level's size to the size of the one above: 2 to 1000.
     pub level_ratio: u64,
     /// Runs in level 0: 0 to 1000.
     pub l0_runs: u64,

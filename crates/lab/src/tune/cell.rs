@@ -109,7 +109,7 @@ impl Cell {
         format!("{}, {misses}% misses, {draw}, {read_mode} {cache}", tree.name)
     }
 
-    /// A description of what [`Cell::place`] leaves out.
+    /// A description of the settings that [`Cell::place`] leaves out.
     pub fn details(&self) -> String {
         let Self { tree, stores, lookups, seed, .. } = self;
         let keys = tree.keys();

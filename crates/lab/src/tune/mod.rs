@@ -14,8 +14,8 @@
 //! differ, and one of few keys has a rate some percent off the mean of all, however many queries it
 //! gets. Missing keys are all distinct.
 //!
-//! Invariants: only the cell determines what is written and looked up; a result is reported only
-//! when its cell is complete. Called by `trommel tune`.
+//! Invariants: the cell alone determines all writes and lookups; a result is reported only when its
+//! cell is complete. Called by `trommel tune`.
 
 mod build;
 mod cell;
@@ -65,7 +65,7 @@ impl Shard {
 }
 
 /// Runs `cells`, each on stores of its own below `parent`, and passes each result to `keep` as soon
-/// as it is complete. Stores are removed when their cell is done, also after an error or a stop. A
+/// as it is complete. Stores are removed when their cell is done, even after an error or a stop. A
 /// cell that cannot be built does not prevent the others from being measured.
 ///
 /// # Errors

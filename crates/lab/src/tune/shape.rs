@@ -1,8 +1,8 @@
 //! The shape of a store's tree.
 //!
 //! A tree is either *filled*, each run with a given number of keys, or *grown*, as a store's own
-//! compactions leave it. Filled trees have exactly the requested shape; grown ones are what users
-//! have.
+//! compactions leave it. Filled trees have exactly the requested shape; grown ones are like those
+//! of users.
 
 use serde::{Deserialize, Serialize};
 

@@ -296,7 +296,7 @@ fn a_stop_leaves_nothing() {
     assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
-/// The first of three trees does not get its planned shape; the others are measured all the same.
+/// The first of three trees does not get its planned shape; the others are measured nevertheless.
 #[test]
 fn a_tree_that_cannot_be_costs_no_other() {
     let tree = |keys: u64, levels: &str| format!("[[trees]]\nkeys = {keys}\n{levels}\n");

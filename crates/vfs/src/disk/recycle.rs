@@ -1,13 +1,13 @@
 //! Overwriting (recycling) an old file in place of creating a new one.
 //!
 //! The old file's page cache and disk space are reused: neither has to be allocated, cleared, or
-//! freed. For a file of 64 MiB that saves half of the CPU time of writing a new one, and all of
-//! that of removing the old one (measured in `docs/performance.md`).
+//! freed. For a file of 64 MiB that saves half of the CPU time of writing a new one, and all of the
+//! time of removing the old one (measured in `docs/performance.md`).
 //!
 //! No reader may see the old file's bytes change:
 //! 1. A file that is open in this process, or mapped, is not overwritten (module `in_use`).
-//! 2. Nor is a file with a second name, which is a copy that somebody made. Its names are counted
-//!    after the old one was removed, so that it cannot be linked by that name in between.
+//! 2. Nor is a file with a second name, which is a copy. Its names are counted after the old one
+//!    was removed, so that it cannot be linked by that name in between.
 //! 3. Nor is a file that another process of this program has open, such as one that inspects the
 //!    store: readers hold a shared `flock` on the file, and an overwriter takes an exclusive one.
 //!    On file systems without such locks, nothing is overwritten.
@@ -17,8 +17,8 @@
 //!
 //! The old file's last byte is cut off before anything is written, so that a reader that finds the
 //! file under its new name before it is complete, as after a crash, does not take it for the old
-//! one. What is left of the old bytes after the new ones is truncated before the first sync, or
-//! when the writer is dropped.
+//! one. The old bytes after the new ones are truncated before the first sync, or when the writer is
+//! dropped.
 
 use std::fs::File;
 use std::io;

@@ -19,8 +19,7 @@ const MANY_FILES: usize = 1 << 20;
 /// A flag that sets one setting of the store.
 struct Flag {
     long: &'static str,
-    /// Other names: that of the same flag in db_bench, where this program has a plainer one, and a
-    /// former one.
+    /// Other names: db_bench's, where this program has a plainer one, and a former one.
     aliases: &'static [&'static str],
     /// The setting, as in [`Options::set`].
     setting: &'static str,
@@ -363,7 +362,7 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
     /// The lines of the header.
     pub(crate) lines: Vec<(&'static str, String)>,
-    /// What differs from the options that the store records.
+    /// The differences from the options that the store records.
     pub(crate) notes: Vec<String>,
 }
 
@@ -379,7 +378,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// Of these workloads; those that fill a fresh store are skipped on an existing one.
+    /// The effect of these workloads; those that fill a fresh store are skipped on an existing one.
     pub(crate) fn of(workloads: impl Iterator<Item = Workload> + Clone) -> Self {
         let mut done = workloads.filter(|workload| !workload.wants_fresh_store());
         match () {
@@ -431,7 +430,7 @@ pub(crate) fn set_up(
     Ok(Setup { lines: lines(&options), options, notes })
 }
 
-/// The options of a new store, unless others are given: those of db_bench.
+/// The options of a new store, unless others are given: db_bench's.
 fn of_a_new_store() -> Options {
     Options::default()
         .compression(trommel::Compression::None)

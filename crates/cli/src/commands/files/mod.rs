@@ -108,7 +108,7 @@ impl Failures {
     }
 }
 
-/// The directory of the store: that of the shell, or the one in the arguments.
+/// The directory of the store: the shell's, or the one in the arguments.
 fn dir_of(store: &StoreArgs, session: Session<'_>) -> Result<PathBuf, Failure> {
     match session.open {
         Some(db) => {

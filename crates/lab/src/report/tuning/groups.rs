@@ -5,7 +5,7 @@ use crate::tune::Record;
 
 /// Cells that differ only in their filters.
 pub(super) struct Group<'a> {
-    /// A description of what they share, unique to the group.
+    /// A description of the setting that they share, unique to the group.
     pub(super) place: String,
     /// The exact setting that they share.
     setting: String,

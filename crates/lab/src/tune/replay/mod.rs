@@ -1,5 +1,4 @@
-//! What other filters would have done: replays a trace of lookups against filters built from a
-//! store's keys.
+//! Evaluates other filters: replays a trace of lookups against filters built from a store's keys.
 //!
 //! 1. The trace is read once to check that it is complete, and to measure it. If it exceeds its
 //!    memory limit, it is replayed in parts: each part has all lookups of its keys, and keys are

@@ -52,7 +52,7 @@ impl Sums {
         self.products += wasted * times as f64;
     }
 
-    /// Adds another level, except for what [`Sums::add_key`] adds.
+    /// Adds another level, except for the counts that [`Sums::add_key`] adds.
     pub(super) fn add_level(&mut self, level: &Self) {
         self.tables += level.tables;
         self.keys += level.keys;

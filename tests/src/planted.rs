@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 12] = [
+const FILES: [&str; 14] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -25,6 +25,8 @@ const FILES: [&str; 12] = [
     "merges.toml",
     "following.toml",
     "seeds.toml",
+    "changes.toml",
+    "ingest.toml",
 ];
 
 /// What a replacement calls to learn whether a bug is the active one.

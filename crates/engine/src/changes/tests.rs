@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, Policy, SimDisk, WallClock};
@@ -127,12 +127,13 @@ fn a_feed_waits_for_writes_and_ends_with_the_store() {
     assert!(!changes.wait(Duration::from_millis(1)).unwrap());
     assert!(changes.next().is_none());
     let writer = db.clone();
+    let (ended, has_ended) = mpsc::channel();
     let waiting = thread::spawn(move || {
-        assert!(changes.wait(Duration::from_secs(60)).unwrap());
+        assert!(changes.wait(Duration::MAX).unwrap());
         let seen = batches(&mut changes);
         // Until the store is closed.
         let over = loop {
-            match changes.wait(Duration::from_secs(60)) {
+            match changes.wait(Duration::MAX) {
                 Ok(there_are) => assert!(there_are),
                 Err(error) => break error,
             }
@@ -140,6 +141,7 @@ fn a_feed_waits_for_writes_and_ends_with_the_store() {
         };
         assert!(changes.next().is_none(), "it is over");
         assert!(matches!(changes.wait(Duration::ZERO), Err(Error::Closed)));
+        ended.send(()).unwrap();
         (seen, changes.position(), over)
     });
     thread::sleep(Duration::from_millis(50));
@@ -148,6 +150,7 @@ fn a_feed_waits_for_writes_and_ends_with_the_store() {
     let last = writer.put("c", "3").unwrap();
     thread::sleep(Duration::from_millis(50));
     db.close().unwrap();
+    has_ended.recv_timeout(Duration::from_secs(60)).expect("the feed ends with the store");
     let (seen, position, over) = waiting.join().unwrap();
     assert_eq!(seen[0], (written, "b=2".to_owned()));
     assert_eq!(position, last);
@@ -234,6 +237,24 @@ fn what_was_yielded_is_durable() {
             assert_eq!(since(&db, changes.position()), []);
         }
     }
+}
+
+/// A feed reads two logs at once, the first of which is still needed: its memtable cannot be
+/// flushed.
+#[test]
+fn what_was_yielded_from_several_logs_is_durable() {
+    let disk = SimDisk::new();
+    let options = options(disk.clone()).writes(|w| w.max_frozen_memtables(8));
+    let db = Db::open("db", options).unwrap();
+    let mut changes = db.changes_since(0).unwrap();
+    disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").lasting());
+    for number in 0..200 {
+        db.put_with(format!("{number:03}"), "v".repeat(100), WriteOptions::os()).unwrap();
+    }
+    let yielded = batches(&mut changes);
+    assert_eq!((yielded.len(), db.stats().archive.logs), (200, 0));
+    let db = open(&disk.crash(Policy::SYNCED, 1).disk());
+    assert_eq!(since(&db, 0), yielded);
 }
 
 /// Regression: a consumer that began after a snapshot had copied what a power failure took back,

@@ -131,8 +131,8 @@ pub(crate) struct TableFile {
 /// More than the filters of any table take.
 const NOTHING_LOST: u64 = u64::MAX;
 
-/// A file to be queued for deletion when its last owner is dropped. The path and the deletion queue are set
-/// once the manifest has durably dropped the file.
+/// A file to be queued for deletion when its last owner is dropped. The path and the deletion queue
+/// are set once the manifest has durably dropped the file.
 #[derive(Debug, Default)]
 struct QueuedOnDrop(OnceLock<Removal>);
 

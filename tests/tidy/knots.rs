@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::{code_of, files, is_test, without_tests};
 
 /// The largest permitted knot of each crate; 1: none. The numbers only decrease.
-const LARGEST: [(&str, usize); 11] = [
+const LARGEST: [(&str, usize); 12] = [
     ("backup", 1),
     ("base", 1),
     ("cli", 1),
@@ -21,6 +21,7 @@ const LARGEST: [(&str, usize); 11] = [
     ("harness", 1),
     ("lab", 1),
     ("memtable", 1),
+    ("raft", 1),
     ("sstable", 1),
     ("tuning", 1),
     ("vfs", 1),

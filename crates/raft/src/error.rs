@@ -29,8 +29,6 @@ pub enum Error {
         /// Why they are not.
         source: rmp_serde::decode::Error,
     },
-    /// The thread that syncs the log could not be started.
-    Thread(io::Error),
     /// The runtime ended before the work that it was given.
     Interrupted,
 }
@@ -56,7 +54,6 @@ impl fmt::Display for Error {
                 "{what} in the store cannot be decoded: {source}; open it with the types it was \
                  written with"
             ),
-            Self::Thread(error) => write!(f, "cannot start the thread that syncs the log: {error}"),
             Self::Interrupted => f.write_str("the runtime ended before its work was done"),
         }
     }
@@ -69,7 +66,6 @@ impl std::error::Error for Error {
             Self::Snapshot(error) => error.get_ref().and_then(|inner| inner.source()),
             Self::Encode { source, .. } => Some(source),
             Self::Decode { source, .. } => Some(source),
-            Self::Thread(error) => error.get_ref().and_then(|inner| inner.source()),
             Self::Interrupted => None,
         }
     }

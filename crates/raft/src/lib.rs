@@ -39,10 +39,13 @@
 //!   not; openraft then stops the node. Nothing is retried.
 //!
 //! # Costs
-//! Syncs are made by a thread of the node's own, several appends at once. All other calls run in the
-//! task that makes them: they wait for the disk if the store does, as for a block that is not in
-//! memory, or a stall of its writes. So run openraft on a runtime with several threads. Snapshots
-//! are built in a blocking thread of Tokio.
+//! Syncs are made, and snapshots are built and ingested, in Tokio's threads for blocking work. All
+//! other calls run in the task that makes them: they wait for the disk if the store does, as for a
+//! block that is not in memory, or a stall of its writes. So run openraft on a runtime of Tokio
+//! with several threads.
+//!
+//! The leader of openraft 0.9 appends one entry after another, and each waits for its sync: a
+//! request that holds many changes costs one.
 //!
 //! One store can hold several nodes, each of another group, under names of their own, and the
 //! keyspaces of the program. They share the log file of the store, and with it its syncs.
@@ -50,6 +53,7 @@
 //! [openraft]: https://docs.rs/openraft/0.9
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod error;
 mod key_value;
 mod log_store;
@@ -57,7 +61,6 @@ mod records;
 mod snapshot_file;
 mod snapshots;
 mod state_machine;
-mod sync_thread;
 
 use std::path::Path;
 
@@ -71,12 +74,12 @@ pub use snapshot_file::SnapshotFile;
 pub use state_machine::{Application, SnapshotBuilder, StateMachine, StateReader};
 
 /// Opens the storage of the Raft node `name` in `db`, or creates it: in keyspaces of which each
-/// begins with the name and a dot, and in the directory `snapshots`, which is its own. It is created
-/// if it does not exist; its parent must. Open a node once at a time.
+/// begins with the name and a dot, and in the directory `snapshots`, which is its own. It is
+/// created if it does not exist; its parent must. Open a node once at a time.
 ///
 /// # Errors
 /// [`Error::Store`]; [`Error::Snapshot`] if the directory cannot be used; [`Error::Decode`] if the
-/// node was written with other types; [`Error::Thread`].
+/// node was written with other types.
 pub fn open<C, A>(
     db: &Db,
     name: &str,

@@ -1,7 +1,7 @@
 //! The log and the vote: openraft's `RaftLogStorage`.
 //!
-//! * An append writes its entries, which can be read at once, and has them synced by a thread of its
-//!   own; openraft is notified after that.
+//! * An append writes its entries, which can be read at once, and has them synced by another
+//!   thread; openraft is notified after that.
 //! * A vote is durable when the call returns.
 //! * Truncations, purges and the committed log id are not synced. All of them are writes of one
 //!   store, and after a power failure a store has a prefix of its writes: whatever is durable later
@@ -12,7 +12,6 @@ use std::fmt::Debug;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::sync::Arc;
 
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{
@@ -20,12 +19,11 @@ use openraft::{
     StorageIOError, Vote,
 };
 use serde::Serialize;
-use tokio::sync::oneshot;
 use trommel::{Db, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
+use crate::blocking::{blocking, sync_then};
 use crate::error::{Error, Result};
 use crate::records::{self, COMMITTED, PURGED, VOTE};
-use crate::sync_thread::SyncThread;
 
 /// Bytes of encoded entries after which a read for replication ends.
 const REPLICATED_BYTES: usize = 4 << 20;
@@ -38,7 +36,6 @@ const ENTRY: &str = "a log entry";
 pub struct LogStore<C: RaftTypeConfig> {
     log: Keyspace,
     meta: Keyspace,
-    syncs: Arc<SyncThread>,
     /// Last field: it may close the store.
     db: Db,
     config: PhantomData<C>,
@@ -55,7 +52,6 @@ impl<C: RaftTypeConfig> LogStore<C> {
         Ok(Self {
             log: db.keyspace(format!("{name}.log"), KeyspaceOptions::new())?,
             meta: records::meta_keyspace(db, name)?,
-            syncs: Arc::new(SyncThread::start(db).map_err(Error::Thread)?),
             db: db.clone(),
             config: PhantomData,
         })
@@ -104,17 +100,10 @@ impl<C: RaftTypeConfig> LogStore<C> {
         Ok(())
     }
 
-    /// Waits until everything written so far is durable.
-    async fn synced(&self) -> Result<()> {
-        let (sender, receiver) = oneshot::channel();
-        // Nobody waits any longer if the call was cancelled.
-        self.syncs.request(|synced| _ = sender.send(synced));
-        Ok(receiver.await.map_err(|_| Error::Interrupted)??)
-    }
-
     async fn write_vote(&self, vote: &Vote<C::NodeId>) -> Result<()> {
         self.write_meta(VOTE, vote)?;
-        self.synced().await
+        let db = self.db.clone();
+        blocking(move || Ok(db.sync()?)).await
     }
 
     fn remove_purged(&self, log_id: &LogId<C::NodeId>) -> Result<()> {
@@ -196,7 +185,7 @@ impl<C: RaftTypeConfig> RaftLogStorage<C> for LogStore<C> {
         I::IntoIter: OptionalSend,
     {
         self.write_entries(entries).map_err(|error| writing_logs::<C>(&error))?;
-        self.syncs.request(|synced| callback.log_io_completed(synced.map_err(io::Error::other)));
+        sync_then(&self.db, |synced| callback.log_io_completed(synced.map_err(io::Error::other)));
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! The snapshots of a state machine: one file each, of which the newest is kept.
 //!
-//! A snapshot is a table file of the state's keyspace, as of one moment
-//! ([`TableWriter`]). Its checksums cover every byte, and a node that receives it ingests it, so the
-//! state goes through neither the log nor a memtable. A checkpoint of the store would hold the Raft
-//! log and all other keyspaces as well, in many files that would have to be packed for the transfer,
-//! and its state would have to be copied out of a second store.
+//! A snapshot is a table file of the state's keyspace, as of one moment ([`TableWriter`]). Its
+//! checksums cover every byte, and a node that receives it ingests it, so the state goes through
+//! neither the log nor a memtable. A checkpoint of the store would hold the Raft log and all other
+//! keyspaces as well, in many files that would have to be packed for the transfer, and its state
+//! would have to be copied out of a second store.
 //!
 //! Order of a new snapshot: the file is durable, the record that names it is durable, the previous
 //! file is removed. Files that no record names are removed when the node is opened.

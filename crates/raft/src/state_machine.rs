@@ -19,6 +19,7 @@ use trommel::{
     Db, Keyspace, KeyspaceOptions, KeyspaceSnapshot, KeyspaceTransaction, WriteBatch, WriteOptions,
 };
 
+use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::records::{self, APPLIED, Applied};
 use crate::snapshot_file::SnapshotFile;
@@ -31,9 +32,9 @@ const ENTRIES_AT_ONCE: usize = 256;
 pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
     /// Applies one request to `state`, and returns the response to it.
     ///
-    /// Each node applies the same requests in the same order, and may apply them again after a power
-    /// failure, to the state from before: the outcome may depend on the request and on the state
-    /// only, not on time, randomness, or anything else of the node.
+    /// Each node applies the same requests in the same order, and may apply them again after a
+    /// power failure, to the state from before: the outcome may depend on the request and on the
+    /// state only, not on time, randomness, or anything else of the node.
     ///
     /// # Errors
     /// Those of `state`. They stop the node, so a request that is refused is a response instead.
@@ -58,8 +59,8 @@ pub struct StateReader {
 impl StateReader {
     /// The keyspace that holds the state. Get it anew for each read: when a snapshot is installed,
     /// another keyspace takes its place, and reads of this one return
-    /// [`KeyspaceDropped`](trommel::Error::KeyspaceDropped). Nothing but the state machine may write
-    /// to it.
+    /// [`KeyspaceDropped`](trommel::Error::KeyspaceDropped). Nothing but the state machine may
+    /// write to it.
     pub fn keyspace(&self) -> Keyspace {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -94,13 +95,6 @@ pub struct SnapshotBuilder<C: RaftTypeConfig> {
 /// The name of the keyspace of a state.
 fn state_name(name: &str, number: u64) -> String {
     format!("{name}.state.{number}")
-}
-
-/// Runs `work` in a thread where it may wait for the disk.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Error::Interrupted)?
 }
 
 impl<C, A> StateMachine<C, A>

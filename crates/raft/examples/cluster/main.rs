@@ -4,7 +4,8 @@
 //! 2. Clients write keys, and remember which writes were acknowledged.
 //! 3. The process that leads is killed (SIGKILL) under this load. When the other two have elected a
 //!    leader and acknowledge writes again, it is started on what it had written, and catches up.
-//! 4. In the end every acknowledged write is read from the cluster, and from the store of each node.
+//! 4. In the end every acknowledged write is read from the cluster, and from the store of each
+//!    node.
 //!
 //! `cargo run -p trommel-raft --example cluster -- --kills 20` prints what was done, and whether
 //! anything was lost; then it fails.

@@ -1,8 +1,8 @@
-//! Writes per second of a cluster of one node, whose log and state are in memory, or in a store with
-//! synced appends.
+//! Writes per second of a cluster of one node, whose log and state are in memory, or in a store
+//! with synced appends; and synced puts of one thread, one after another, for comparison.
 //!
-//! `cargo run --release -p trommel-raft --example throughput -- DIR` runs both in turns, with one
-//! client and with many, three rounds of five seconds each, and prints a table.
+//! `cargo run --release -p trommel-raft --example throughput -- DIR` runs them in turns, with one
+//! client and with many, three rounds of three seconds each, and prints a table.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -22,7 +22,7 @@ use openraft::raft::{
 };
 use openraft::{BasicNode, Config, Raft, RaftTypeConfig};
 use tokio::task::JoinSet;
-use trommel::{Db, Options};
+use trommel::{Db, Options, WriteOptions};
 use trommel_raft::{KeyValue, KeyValueConfig, KeyValueRequest, KeyValueResponse};
 
 use memory::{MemoryConfig, MemoryLog, MemoryMachine};
@@ -30,7 +30,7 @@ use memory::{MemoryConfig, MemoryLog, MemoryMachine};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const ROUNDS: u32 = 3;
-const SECONDS: u64 = 5;
+const SECONDS: u64 = 3;
 const CLIENTS: [u64; 3] = [1, 16, 256];
 const VALUE_BYTES: usize = 100;
 
@@ -39,12 +39,15 @@ async fn main() -> Result<()> {
     let Some(dir) = std::env::args().nth(1).map(PathBuf::from) else {
         return Err("usage: throughput DIR, on the disk to be measured".into());
     };
-    println!("| clients | round | in memory | in a store | ratio |\n|---:|---:|---:|---:|---:|");
+    println!(
+        "| clients | round | in memory | in a store | synced puts |\n|---:|---:|---:|---:|---:|"
+    );
     for clients in CLIENTS {
         for round in 1..=ROUNDS {
             let memory = in_memory(clients).await?;
             let store = in_store(&dir, clients).await?;
-            println!("| {clients} | {round} | {memory:.0} | {store:.0} | {:.1} |", memory / store);
+            let puts = synced_puts(&dir)?;
+            println!("| {clients} | {round} | {memory:.0} | {store:.0} | {puts:.0} |");
         }
     }
     Ok(())
@@ -65,6 +68,18 @@ async fn in_store(dir: &Path, clients: u64) -> Result<f64> {
     let rate = rate(raft, clients).await?;
     db.close()?;
     Ok(rate)
+}
+
+/// Puts per second of one thread that waits for the sync of each.
+fn synced_puts(dir: &Path) -> Result<f64> {
+    let dir = tempfile::tempdir_in(dir)?;
+    let db = Db::open(dir.path().join("store"), Options::default())?;
+    let (began, mut puts) = (Instant::now(), 0_u32);
+    while began.elapsed().as_secs() < SECONDS {
+        db.put_with(format!("{puts:010}"), [b'v'; VALUE_BYTES], WriteOptions::sync())?;
+        puts += 1;
+    }
+    Ok(f64::from(puts) / began.elapsed().as_secs_f64())
 }
 
 fn config() -> Result<Arc<Config>> {

@@ -1,11 +1,11 @@
 //! Windows, by the standard library. It is compiled, but was never run.
 //!
-//! * *Locks* are mandatory, of `LockFileEx`: they belong to the handle, so a second open in the same
-//!   process is refused, and end with it. Only `LOCK` is locked. It is opened without
+//! * *Locks* are mandatory, of `LockFileEx`: they belong to the handle, so a second open in the
+//!   same process is refused, and end with it. Only `LOCK` is locked. It is opened without
 //!   `FILE_SHARE_DELETE`, so while it is open nobody renames or removes it, and the path names it.
 //!   Files of data are not locked, because that would keep others from reading or appending.
-//! * *No file is overwritten* (recycled): there is no rename that refuses to replace. So the files in
-//!   use need not be distinguished.
+//! * *No file is overwritten* (recycled): no rename here refuses to replace. So the files in use
+//!   need not be distinguished.
 //! * *No file is mapped*: a mapped file cannot be removed. Reads are buffered instead.
 //! * *Renames* replace the target atomically. *Removals* of open files succeed, since all handles
 //!   but that of `LOCK` share deletion; the name is gone at once on NTFS.

@@ -5,7 +5,7 @@ use crate::source::files;
 
 /// The arrows of docs/architecture.md. All others are forbidden. (`tests` and `benches` may use
 /// anything, and the tests of each crate [`FOR_TESTS`].)
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("base", &[]),
     ("vfs", &[]),
     ("filter", &[]),
@@ -26,6 +26,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("harness", &["trommel"]),
     ("lab", &["trommel", "trommel-harness"]),
     ("backup", &["trommel"]),
+    ("kvdb", &["trommel"]),
+    ("raft", &["trommel"]),
     ("cli", &["trommel", "trommel-backup", "trommel-harness", "trommel-lab"]),
 ];
 

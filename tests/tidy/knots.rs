@@ -12,15 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::source::{code_of, files, is_test, without_tests};
 
 /// The largest permitted knot of each crate; 1: none. The numbers only decrease.
-const LARGEST: [(&str, usize); 11] = [
+const LARGEST: [(&str, usize); 13] = [
     ("backup", 1),
     ("base", 1),
     ("cli", 1),
     ("engine", 1),
     ("filter", 2),
     ("harness", 1),
+    ("kvdb", 1),
     ("lab", 1),
     ("memtable", 1),
+    ("raft", 1),
     ("sstable", 1),
     ("tuning", 1),
     ("vfs", 1),

@@ -54,7 +54,7 @@ mod memory_tests;
 mod models;
 #[expect(unsafe_code, reason = "slots that lead to records in the arena; argued block by block")]
 mod order;
-#[expect(unsafe_code, reason = "the prefetch instruction")]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the prefetch instruction"))]
 mod prefetch;
 #[expect(unsafe_code, reason = "records in the arena; argued block by block")]
 mod record;

@@ -2,8 +2,6 @@
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
-use std::ptr;
-
 /// A cache line, in bytes.
 pub(crate) const CACHE_LINE: usize = 64;
 
@@ -14,6 +12,7 @@ pub(crate) fn prefetch(address: usize, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::ptr;
         let mut line = address & !(CACHE_LINE - 1);
         while line < address + bytes {
             // SAFETY: a prefetch has no visible effect and never faults, whatever the address.

@@ -92,8 +92,12 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
-/// An upper bound for the memory that user code may report.
-pub(crate) const MOST_MEMORY_BYTES: usize = 1 << 40;
+/// An upper bound for the memory that user code may report. There is none on 32 bits, where no sum
+/// of a few overflows 64.
+pub(crate) const MOST_MEMORY_BYTES: usize = match 1_usize.checked_shl(40) {
+    Some(bytes) => bytes,
+    None => usize::MAX,
+};
 
 /// A value of a user's type, called and dropped with panics contained.
 #[derive(Debug)]

@@ -15,6 +15,8 @@
 //!    not honor them.
 //!
 //! All handles are `O_CLOEXEC`.
+//!
+//! So it is on Unix systems ([`unix`]). Module `windows` says how Windows differs.
 
 mod in_use;
 mod map;
@@ -30,26 +32,39 @@ mod ring {
     /// Not available on this system.
     pub(crate) fn read_at_once<'a>(_: &mut dyn crate::Pieces<'a>) {}
 }
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 mod write;
 mod write_back;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::{Errno, retry_on_intr};
-
 pub use self::read::DirectHandle;
 pub(crate) use self::ring::read_at_once;
+#[cfg(unix)]
+use self::unix as system;
+#[cfg(windows)]
+use self::windows as system;
 use crate::error::{refuse, wrap, wrap_to};
 use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
-const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-const DIR_MODE: Mode = Mode::RWXU;
-const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
+/// What a file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    Read,
+    /// To make it durable.
+    Sync,
+    /// To overwrite it.
+    #[cfg_attr(windows, allow(dead_code, reason = "nothing is overwritten there"))]
+    Overwrite,
+    /// To lock it; it is created if there is none.
+    Lock,
+}
 
 /// How often a lock file may be replaced while it is being locked before the attempt fails.
 const LOCK_ATTEMPTS: usize = 16;
@@ -60,8 +75,7 @@ pub struct DiskVfs;
 
 impl Vfs for DiskVfs {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = open_file(path, flags).map_err(|error| wrap("create", path, error))?;
+        let file = system::create_new(path).map_err(|error| wrap("create", path, error))?;
         let writer = write::Writer::new(file, path).map_err(|error| wrap("create", path, error))?;
         Ok(Box::new(writer))
     }
@@ -78,7 +92,7 @@ impl Vfs for DiskVfs {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-        let file = open_regular(path, OFlags::RDONLY, "open")?;
+        let file = open_regular(path, Opening::Read, "open")?;
         read::reader(file, path, access).map_err(|error| wrap("open", path, error))
     }
 
@@ -108,40 +122,35 @@ impl Vfs for DiskVfs {
     }
 
     fn free_bytes(&self, dir: &Path) -> Option<u64> {
-        let found = retry_on_intr(|| rustix::fs::statvfs(dir)).ok()?;
-        Some(found.f_bavail.saturating_mul(found.f_frsize))
+        system::free_bytes(dir)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        rustix::fs::rename(from, to).map_err(|error| wrap_to("rename", from, to, error))
+        system::rename(from, to).map_err(|error| wrap_to("rename", from, to, error))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        rustix::fs::unlink(path).map_err(|error| wrap("remove", path, error))
+        system::remove(path).map_err(|error| wrap("remove", path, error))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        rustix::fs::link(from, to).map_err(|error| wrap_to("link", from, to, error))
+        system::hard_link(from, to).map_err(|error| wrap_to("link", from, to, error))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        rustix::fs::mkdir(path, DIR_MODE).map_err(|error| wrap("create", path, error))
+        system::create_dir(path).map_err(|error| wrap("create", path, error))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        rustix::fs::rmdir(path).map_err(|error| wrap("remove", path, error))
+        system::remove_dir(path).map_err(|error| wrap("remove", path, error))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let failed = |error| wrap("sync", dir, error);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = retry_on_intr(|| rustix::fs::open(dir, flags, Mode::empty()));
-        let folder = File::from(opened.map_err(|error| failed(error.into()))?);
-        folder.sync_all().map_err(failed)
+        system::sync_dir(dir).map_err(|error| wrap("sync", dir, error))
     }
 
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        let file = open_regular(path, OFlags::RDONLY, "sync")?;
+        let file = open_regular(path, Opening::Sync, "sync")?;
         file.sync_data().map_err(|error| wrap("sync", path, error))
     }
 
@@ -158,7 +167,7 @@ impl Vfs for DiskVfs {
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let open = || open_regular(path, OFlags::RDONLY, "lock");
+        let open = || open_regular(path, Opening::Read, "lock");
         Ok(Box::new(lock_opened(path, open, File::try_lock_shared)?))
     }
 }
@@ -175,7 +184,7 @@ struct DiskLock {
 
 impl FileLock for DiskLock {
     fn is_in_place(&self) -> bool {
-        is_at(&self.file, &self.path).unwrap_or(true)
+        system::is_at(&self.file, &self.path).unwrap_or(true)
     }
 }
 
@@ -186,18 +195,14 @@ impl Drop for DiskLock {
     }
 }
 
-fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
-    retry_on_intr(|| rustix::fs::open(path, flags | ALWAYS, FILE_MODE)).map(File::from)
-}
-
 /// Opens a file that must be regular, without waiting for a FIFO's other end.
-fn open_regular(path: &Path, flags: OFlags, action: &'static str) -> io::Result<File> {
+fn open_regular(path: &Path, opening: Opening, action: &'static str) -> io::Result<File> {
     let strange = || refuse(ErrorKind::InvalidInput, action, path, "not a regular file");
-    let file = open_file(path, flags | OFlags::NONBLOCK).map_err(|error| match error {
-        // A symbolic link; a socket or a device without a driver; a directory opened for writing.
-        Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR => strange(),
-        _ => wrap(action, path, error),
-    })?;
+    let file = match system::open(path, opening) {
+        Ok(file) => file,
+        Err(error) if system::is_not_regular(&error) => return Err(strange()),
+        Err(error) => return Err(wrap(action, path, error)),
+    };
     let found = file.metadata().map_err(|error| wrap(action, path, error))?;
     if found.is_file() { Ok(file) } else { Err(strange()) }
 }
@@ -205,7 +210,7 @@ fn open_regular(path: &Path, flags: OFlags, action: &'static str) -> io::Result<
 /// Opens a lock file for writing, since some file systems cannot lock otherwise, or for reading if
 /// the store is read-only.
 fn open_lock(path: &Path) -> io::Result<File> {
-    let opened = open_regular(path, OFlags::RDWR | OFlags::CREATE, "lock");
+    let opened = open_regular(path, Opening::Lock, "lock");
     match opened {
         Err(error)
             if matches!(
@@ -213,7 +218,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
             ) =>
         {
-            open_regular(path, OFlags::RDONLY, "lock").map_err(|second| {
+            open_regular(path, Opening::Read, "lock").map_err(|second| {
                 // The cause is that it cannot be created, not that it is missing.
                 if second.kind() == ErrorKind::NotFound { error } else { second }
             })
@@ -238,22 +243,12 @@ fn lock_opened(
             }
             Err(TryLockError::Error(error)) => return Err(wrap("lock", path, error)),
         }
-        if is_at(&file, path).map_err(|error| wrap("lock", path, error))? {
+        if system::is_at(&file, path).map_err(|error| wrap("lock", path, error))? {
             return Ok(DiskLock { file, path: path.to_path_buf() });
         }
     }
     let why = "the file is being replaced again and again";
     Err(refuse(ErrorKind::WouldBlock, "lock", path, why))
-}
-
-/// Whether `path` names the open file.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let ours = file.metadata()?;
-    match std::fs::symlink_metadata(path) {
-        Ok(there) => Ok(there.dev() == ours.dev() && there.ino() == ours.ino()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

@@ -50,10 +50,13 @@ impl Error for PathError {
 
 /// Whether the process, or the system, has no file handle left.
 pub fn is_out_of_handles(error: &io::Error) -> bool {
-    let number = os_error(error);
-    [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
-        .iter()
-        .any(|errno| number == Some(errno.raw_os_error()))
+    #[cfg(unix)]
+    let numbers =
+        [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(rustix::io::Errno::raw_os_error);
+    // ERROR_TOO_MANY_OPEN_FILES.
+    #[cfg(not(unix))]
+    let numbers = [4];
+    os_error(error).is_some_and(|number| numbers.contains(&number))
 }
 
 /// The path that an error of this crate names.

@@ -10,7 +10,7 @@ pub use self::usable::usable_memory_bytes;
 #[allow(clippy::useless_conversion, reason = "these bytes are counted in 32 bits on some machines")]
 pub fn memory_bytes() -> Option<u64> {
     let info = rustix::system::sysinfo();
-    Some(u64::from(info.mem_unit).saturating_mul(info.totalram))
+    Some(u64::from(info.mem_unit).saturating_mul(u64::from(info.totalram)))
 }
 
 /// Bytes of physical memory, if the system reports it.
@@ -32,6 +32,7 @@ pub fn open_file_limit() -> Option<u64> {
 }
 
 /// The size of a huge page: 2 MiB.
+#[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Requests huge pages for `memory`, if it holds at least two: random reads of it then rarely miss

@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, TryLockError};
 
 /// Words of a page.
@@ -27,6 +27,7 @@ static FREE: Mutex<Vec<&'static AtomicU64>> = Mutex::new(Vec::new());
 static PAGES: AtomicPtr<WordPage> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A page of words, which is never freed.
+#[cfg_attr(not(unix), allow(dead_code, reason = "read in forked children"))]
 struct WordPage {
     words: &'static [AtomicU64; WORDS],
     next: *const WordPage,
@@ -112,13 +113,7 @@ fn take() -> &'static AtomicU64 {
 
 /// A new page, which is cleared in each forked child from now on.
 fn add_page() -> &'static [AtomicU64; WORDS] {
-    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-    if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler loads pointers to pages that live forever and stores to atomics,
-        // which is allowed in a forked child. If there is no memory to register it, only the pages'
-        // own clearing remains.
-        unsafe { libc::pthread_atfork(None, None, Some(clear_in_child)) };
-    }
+    clear_in_children();
     let words =
         wiped().unwrap_or_else(|| Box::leak(Box::new([const { AtomicU64::new(0) }; WORDS])));
     let page = Box::leak(Box::new(WordPage { words, next: std::ptr::null() }));
@@ -133,6 +128,24 @@ fn add_page() -> &'static [AtomicU64; WORDS] {
     }
 }
 
+/// Has the C library clear all words in each forked child.
+#[cfg(unix)]
+fn clear_in_children() {
+    use std::sync::atomic::AtomicBool;
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the handler loads pointers to pages that live forever and stores to atomics,
+        // which is allowed in a forked child. If there is no memory to register it, only the pages'
+        // own clearing remains.
+        unsafe { libc::pthread_atfork(None, None, Some(clear_in_child)) };
+    }
+}
+
+/// There is no fork on this system.
+#[cfg(not(unix))]
+fn clear_in_children() {}
+
+#[cfg(unix)]
 extern "C" fn clear_in_child() {
     let mut page: *const WordPage = PAGES.load(Ordering::Acquire);
     // SAFETY: null, or a page that lives forever and does not change once it is in the list.

@@ -5,10 +5,11 @@
 //! overwritten, and meanwhile it is not mapped.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::system::id;
 
 /// A file's device and inode number.
 type Id = (u64, u64);
@@ -25,10 +26,6 @@ static OPEN: Mutex<BTreeMap<Id, Users>> = Mutex::new(BTreeMap::new());
 fn open_files() -> MutexGuard<'static, BTreeMap<Id, Users>> {
     // No code below panics between two changes that belong together.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn id(found: &Metadata) -> Id {
-    (found.dev(), found.ino())
 }
 
 /// Marks a file as open, for as long as it lives.

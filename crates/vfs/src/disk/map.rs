@@ -25,16 +25,23 @@
 use std::fs::File;
 use std::io;
 
-use memmap2::{Advice, Mmap, MmapOptions};
+use memmap2::Mmap;
 
 /// Maps the first `bytes` of `file`.
+#[cfg(unix)]
 pub(super) fn map(file: &File, bytes: usize) -> io::Result<Mmap> {
     // SAFETY: the file is a finished regular file that no code of this process overwrites or
     // truncates while its claim lives, and that the store's lock protects from other processes; see
     // the argument at the module's head.
-    let map = unsafe { MmapOptions::new().len(bytes).map(file) }?;
+    let map = unsafe { memmap2::MmapOptions::new().len(bytes).map(file) }?;
     // Point reads gain nothing from read-ahead. If the kernel refuses the advice, reads are still
     // correct.
-    let _ = map.advise(Advice::Random);
+    let _ = map.advise(memmap2::Advice::Random);
     Ok(map)
+}
+
+/// Not on this system, where a mapped file could not be removed.
+#[cfg(not(unix))]
+pub(super) fn map(_file: &File, _bytes: usize) -> io::Result<Mmap> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -9,7 +9,6 @@ use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 #[cfg(target_os = "linux")]
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -20,6 +19,7 @@ use super::in_use::Claim;
 use super::map::map;
 #[cfg(target_os = "linux")]
 use super::resident::is_in_memory;
+use super::system::{self, FileExt};
 use crate::error::{check_range, end_of_file, ended_early, os_error, wrap};
 use crate::{Access, ReadFile, SharedMap};
 
@@ -40,7 +40,7 @@ pub(super) fn reader(file: File, path: &Path, access: Access) -> io::Result<Arc<
     // The claim comes first: from then on the file does not become shorter.
     let (claim, may_be_mapped) = Claim::shared(&file)?;
     // The same for other processes.
-    let locked = file.try_lock_shared();
+    let locked = system::share(&file);
     let (path, bytes) = (path.to_path_buf(), file.metadata()?.len());
     match locked {
         // Another process is overwriting it, so it is not a file of a store. (An empty file may be

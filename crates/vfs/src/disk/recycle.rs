@@ -22,27 +22,24 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
 use super::in_use::Claim;
-use super::open_regular;
 use super::write::Writer;
+use super::{Opening, open_regular, system};
 
 /// A writer for `path` that overwrites `old`; `None` if that is not possible. In that case too,
 /// `old` is removed, if possible.
 pub(super) fn take(old: &Path, path: &Path) -> Option<Writer> {
     let taken = try_take(old, path).ok().flatten();
     if taken.is_none() {
-        let _ = rustix::fs::unlink(old);
+        let _ = system::remove(old);
     }
     taken
 }
 
 fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
-    let file = open_regular(old, OFlags::WRONLY, "open")?;
+    let file = open_regular(old, Opening::Overwrite, "open")?;
     let Some(claim) = Claim::alone(&file)? else { return Ok(None) };
     // Held until the last copy of this file is closed, when it has been written.
     if file.try_lock().is_err() {
@@ -50,12 +47,12 @@ fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
     }
     rename_to_nothing(old, path)?;
     match file.metadata() {
-        Ok(found) if found.nlink() == 1 && cut_last_byte(&file, found.len()).is_ok() => {
+        Ok(found) if system::has_one_name(&found) && cut_last_byte(&file, found.len()).is_ok() => {
             let bytes = found.len().saturating_sub(1);
             Ok(Some(Writer::over(file, path, bytes, claim)))
         }
         _ => {
-            rustix::fs::unlink(path)?;
+            system::remove(path)?;
             Ok(None)
         }
     }

@@ -31,8 +31,14 @@ fn files_and_folders_are_private() {
 fn a_fifo_in_place_of_a_file_is_refused_without_waiting() {
     let (_dir, path) = folder();
     let fifo = path.join("CURRENT");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, FILE_MODE, 0)
-        .expect("FIFOs can be made in a temporary folder");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("FIFOs can be made in a temporary folder");
     let start = Instant::now();
     let work = thread::spawn(move || {
         for access in [Access::Buffered, Access::Mapped, Access::Direct] {
@@ -147,7 +153,7 @@ fn a_store_that_may_not_be_written_to_can_be_locked() {
 fn errors_keep_the_systems_number() {
     let (_dir, path) = folder();
     let error = DiskVfs.open(&path.join("missing"), Access::Buffered).expect_err("missing");
-    assert_eq!(os_error(&error), Some(Errno::NOENT.raw_os_error()));
+    assert_eq!(os_error(&error), Some(rustix::io::Errno::NOENT.raw_os_error()));
     let text = error.to_string();
     assert!(text.starts_with("cannot open ") && text.contains("missing: No such file"), "{text}");
 }
@@ -227,7 +233,7 @@ fn a_lock_ends_although_a_process_being_started_has_a_copy_of_its_file() {
 /// The file's inode number, independent of its name.
 #[cfg(target_os = "linux")]
 fn number(path: &Path) -> u64 {
-    MetadataExt::ino(&fs::symlink_metadata(path).unwrap())
+    std::os::unix::fs::MetadataExt::ino(&fs::symlink_metadata(path).unwrap())
 }
 
 #[cfg(target_os = "linux")]

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::in_use::Claim;
 use super::prealloc::Prealloc;
+use super::system::FileExt;
 use super::write_back;
 use crate::WriteFile;
 use crate::error::wrap;

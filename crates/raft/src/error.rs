@@ -1,0 +1,78 @@
+//! What can fail, and how openraft learns of it: as a
+//! [`StorageError`](openraft::StorageError), after which it stops the node.
+
+use std::fmt;
+use std::io;
+
+use openraft::AnyError;
+
+/// Why the store of a Raft node failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// An operation of the store.
+    Store(trommel::Error),
+    /// An operation on a snapshot's file, whose error names it.
+    Snapshot(io::Error),
+    /// A value cannot be written as MessagePack.
+    Encode {
+        /// What it is.
+        what: &'static str,
+        /// Why not.
+        source: rmp_serde::encode::Error,
+    },
+    /// Bytes in the store are not what this program would have written: they are of a program with
+    /// other types.
+    Decode {
+        /// What they were to be.
+        what: &'static str,
+        /// Why they are not.
+        source: rmp_serde::decode::Error,
+    },
+    /// The runtime ended before the work that it was given.
+    Interrupted,
+}
+
+/// The result of a call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// The error as openraft carries it: its text, and those of its sources.
+    pub(crate) fn any(&self) -> AnyError {
+        AnyError::new(self)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Snapshot(error) => error.fmt(f),
+            Self::Encode { what, source } => write!(f, "{what} cannot be encoded: {source}"),
+            Self::Decode { what, source } => write!(
+                f,
+                "{what} in the store cannot be decoded: {source}; open it with the types it was \
+                 written with"
+            ),
+            Self::Interrupted => f.write_str("the runtime ended before its work was done"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => error.source(),
+            Self::Snapshot(error) => error.get_ref().and_then(|inner| inner.source()),
+            Self::Encode { source, .. } => Some(source),
+            Self::Decode { source, .. } => Some(source),
+            Self::Interrupted => None,
+        }
+    }
+}
+
+impl From<trommel::Error> for Error {
+    fn from(error: trommel::Error) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,95 @@
+//! Storage for a Raft node of [openraft] 0.9, in a Trommel store: its log, its vote, its state
+//! machine and its snapshots.
+//!
+//! [`open`] returns openraft's `RaftLogStorage` and `RaftStateMachine`. What the cluster replicates
+//! is an [`Application`]; [`KeyValue`] is one that is ready for use. The network, elections and
+//! membership are openraft's.
+//!
+//! ```
+//! use openraft::storage::{RaftLogStorage, RaftStateMachine};
+//! use trommel::{Db, Options};
+//! use trommel_raft::{KeyValue, KeyValueConfig};
+//! # let scratch = tempfile::tempdir()?;
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! # runtime.block_on(async {
+//! let db = Db::open(scratch.path().join("store"), Options::default())?;
+//! let snapshots = scratch.path().join("snapshots");
+//! let (mut log, mut state_machine) =
+//!     trommel_raft::open::<KeyValueConfig, _>(&db, "raft", snapshots, KeyValue)?;
+//! let reader = state_machine.reader();
+//!
+//! // Raft::new(id, config, network, log, state_machine) takes both.
+//! assert_eq!(log.get_log_state().await?.last_log_id, None);
+//! assert_eq!(state_machine.applied_state().await?.0, None);
+//! assert!(reader.keyspace().get("key")?.is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Guarantees
+//! * openraft is notified that entries are appended once they are durable, and a saved vote is
+//!   durable: both survive a power failure, whatever the durability of the store's other writes.
+//! * The state and the log id up to which it was applied are written as one. After a power failure
+//!   the state may be an earlier one; the log has what is missing, and openraft applies it again
+//!   before it serves.
+//! * A snapshot is durable before a record names it, and its checksums are verified before it is
+//!   installed. A crash leaves the state from before or that of the snapshot.
+//! * Whatever fails is a `StorageError` that says what openraft was doing, and why the store could
+//!   not; openraft then stops the node. Nothing is retried.
+//!
+//! # Costs
+//! Syncs are made, and snapshots are built and ingested, in Tokio's threads for blocking work. All
+//! other calls run in the task that makes them: they wait for the disk if the store does, as for a
+//! block that is not in memory, or a stall of its writes. So run openraft on a runtime of Tokio
+//! with several threads.
+//!
+//! The leader of openraft 0.9 appends one entry after another, and each waits for its sync: a
+//! request that holds many changes costs one.
+//!
+//! One store can hold several nodes, each of another group, under names of their own, and the
+//! keyspaces of the program. They share the log file of the store, and with it its syncs.
+//!
+//! [openraft]: https://docs.rs/openraft/0.9
+#![forbid(unsafe_code)]
+
+mod blocking;
+mod error;
+mod key_value;
+mod log_store;
+mod records;
+mod snapshot_file;
+mod snapshots;
+mod state_machine;
+
+use std::path::Path;
+
+use openraft::RaftTypeConfig;
+use trommel::Db;
+
+pub use error::{Error, Result};
+pub use key_value::{KeyValue, KeyValueConfig, KeyValueRequest, KeyValueResponse};
+pub use log_store::LogStore;
+pub use snapshot_file::SnapshotFile;
+pub use state_machine::{Application, SnapshotBuilder, StateMachine, StateReader};
+
+/// Opens the storage of the Raft node `name` in `db`, or creates it: in keyspaces of which each
+/// begins with the name and a dot, and in the directory `snapshots`, which is its own. It is
+/// created if it does not exist; its parent must. Open a node once at a time.
+///
+/// # Errors
+/// [`Error::Store`]; [`Error::Snapshot`] if the directory cannot be used; [`Error::Decode`] if the
+/// node was written with other types.
+pub fn open<C, A>(
+    db: &Db,
+    name: &str,
+    snapshots: impl AsRef<Path>,
+    application: A,
+) -> Result<(LogStore<C>, StateMachine<C, A>)>
+where
+    C: RaftTypeConfig<SnapshotData = SnapshotFile>,
+    A: Application<C>,
+{
+    let state_machine = StateMachine::open(db, name, snapshots.as_ref(), application)?;
+    Ok((LogStore::open(db, name)?, state_machine))
+}

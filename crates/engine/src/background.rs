@@ -234,6 +234,8 @@ pub(crate) enum Job {
     /// Subranges of another worker's compaction.
     Help(Arc<SharedMerge>, Range<usize>),
     Rebuild(RebuildJob),
+    /// The sorted view of the tables of this view.
+    SortView(Arc<View>),
 }
 
 /// The kind of a job, which decides how failures are handled.
@@ -261,7 +263,7 @@ impl Job {
         match self {
             Self::Flush(_) => Kind::Flush,
             Self::Compact(..) => Kind::Compaction,
-            Self::Help(..) | Self::Rebuild(_) => Kind::Other,
+            Self::Help(..) | Self::Rebuild(_) | Self::SortView(_) => Kind::Other,
         }
     }
 }

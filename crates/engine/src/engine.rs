@@ -78,6 +78,7 @@ impl Engine {
             self.account_memtables();
             self.account_ranges();
         });
+        self.drop_unwanted_view();
     }
 
     /// Bytes of the range tombstones of tables, and of what scans remember of deleted keys.

@@ -25,6 +25,7 @@ pub(crate) enum JobCounter {
     Rebuilds,
     RebuildBytesRead,
     RebuildBytesWritten,
+    SortedViews,
     /// The last: see [`JobCounter::COUNT`].
     RebuildTime,
 }
@@ -85,6 +86,10 @@ impl JobCounters {
         self.add(JobCounter::RebuildBytesRead, read);
         self.add(JobCounter::RebuildBytesWritten, written);
         self.add_time(JobCounter::RebuildTime, time);
+    }
+
+    pub(crate) fn count_sorted_view(&self) {
+        self.add(JobCounter::SortedViews, 1);
     }
 
     fn add(&self, counter: JobCounter, n: u64) {

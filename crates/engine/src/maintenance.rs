@@ -299,6 +299,7 @@ impl Engine {
             self.settle_filters(&self.version());
         }
         self.wait_for_limit();
+        self.drop_unwanted_view();
         self.account_memtables();
         self.freeze_full();
         self.background.wake();

@@ -43,6 +43,8 @@ pub(crate) struct PinnedLimits {
 
 /// One part in this many of the ceiling is for filters under construction.
 const CONSTRUCTION_PART: u64 = 8;
+/// One part in this many of the ceiling is for sorted views.
+const VIEW_PART: u64 = 8;
 /// If active memtables exceed one part in this many of a shared ceiling, the largest is frozen.
 const ACTIVE_PART: u64 = 8;
 /// Step of accounting construction memory: one part in this many of the ceiling, within these
@@ -69,6 +71,8 @@ pub(crate) struct Ceiling {
     construction: AtomicU64,
     /// Range tombstones of tables, and what scans remember of deleted keys.
     ranges: AtomicU64,
+    /// Sorted views of tables.
+    views: AtomicU64,
     /// Held while a part and the cache's capacity change: of two concurrent changes, the older
     /// capacity must not win.
     changing: Mutex<()>,
@@ -86,6 +90,7 @@ impl Ceiling {
             tables: AtomicU64::new(0),
             construction: AtomicU64::new(0),
             ranges: AtomicU64::new(0),
+            views: AtomicU64::new(0),
             changing: Mutex::default(),
         };
         ceiling.set_limits(limit, cache_bytes);
@@ -100,10 +105,19 @@ impl Ceiling {
     }
 
     fn cache_share(&self) -> u64 {
-        let parts = [&self.memtables, &self.tables, &self.construction, &self.ranges];
+        let parts =
+            [&self.memtables, &self.tables, &self.construction, &self.ranges, &self.views];
         let taken = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.load(Relaxed)));
         let left = self.limit.load(Relaxed).saturating_sub(taken);
         left.min(self.cache_bytes.load(Relaxed))
+    }
+
+    /// Whether sorted views fit with so many bytes more.
+    fn views_fit(&self, more: u64) -> bool {
+        let limit = self.limit.load(Relaxed);
+        let views = self.views.load(Relaxed).saturating_add(more);
+        let all = self.tables.load(Relaxed).saturating_add(views);
+        views <= limit / VIEW_PART && all <= limit / 2
     }
 
     fn has_limit(&self) -> bool {
@@ -130,7 +144,9 @@ impl Ceiling {
         let cache = self.blocks.stats();
         HeldMemory {
             memtables: self.memtables.load(Relaxed),
-            tables: self.tables.load(Relaxed) + self.ranges.load(Relaxed),
+            tables: self.tables.load(Relaxed)
+                + self.ranges.load(Relaxed)
+                + self.views.load(Relaxed),
             construction: self.construction.load(Relaxed),
             cache: cache.used_bytes,
             cache_capacity: cache.capacity_bytes,
@@ -169,6 +185,8 @@ pub(crate) struct MemoryShares {
     construction: AtomicU64,
     /// Range tombstones of tables, and what scans remember of deleted keys.
     ranges: AtomicU64,
+    /// Sorted views of tables.
+    views: AtomicU64,
     /// Filters and filter partitions that could not be held.
     filters_not_held: AtomicU64,
 }
@@ -197,6 +215,7 @@ impl MemoryShares {
             pinned_limit_of_level_0: AtomicU64::new(u64::MAX),
             construction: AtomicU64::new(0),
             ranges: AtomicU64::new(0),
+            views: AtomicU64::new(0),
             filters_not_held: AtomicU64::new(0),
         })
     }
@@ -296,6 +315,31 @@ impl MemoryShares {
         pinned
     }
 
+    /// Accounts for a sorted view of these bytes, if all views then take no more than their part of
+    /// the ceiling, nor more than half of it with all memory of open tables.
+    pub(crate) fn reserve_view(shares: &Arc<Self>, bytes: u64) -> Option<ViewShare> {
+        let mut is_held = false;
+        shares.ceiling.change(|| {
+            is_held = shares.ceiling.views_fit(bytes);
+            if is_held {
+                shares.views.fetch_add(bytes, Relaxed);
+                shares.ceiling.views.fetch_add(bytes, Relaxed);
+            }
+        });
+        is_held.then(|| ViewShare { shares: Arc::clone(shares), bytes })
+    }
+
+    /// Whether sorted views take more than they may, as the ceiling was lowered or tables were
+    /// opened.
+    pub(crate) fn views_are_heavy(&self) -> bool {
+        !self.ceiling.views_fit(0)
+    }
+
+    /// Bytes of sorted views, those that only open cursors still use included.
+    pub(crate) fn views(&self) -> u64 {
+        self.views.load(Relaxed)
+    }
+
     /// Accounts for an unpinned filter.
     pub(crate) fn unpin_filter(&self, bytes: u64) {
         self.ceiling.change(|| {
@@ -379,6 +423,22 @@ impl Drop for MemoryShares {
 fn replace(own: &AtomicU64, of_all: &AtomicU64, bytes: u64) {
     let before = own.swap(bytes, Relaxed);
     of_all.fetch_add(bytes.wrapping_sub(before), Relaxed);
+}
+
+/// The memory of a sorted view, accounted for until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ViewShare {
+    shares: Arc<MemoryShares>,
+    bytes: u64,
+}
+
+impl Drop for ViewShare {
+    fn drop(&mut self) {
+        self.shares.ceiling.change(|| {
+            self.shares.views.fetch_sub(self.bytes, Relaxed);
+            self.shares.ceiling.views.fetch_sub(self.bytes, Relaxed);
+        });
+    }
 }
 
 /// Memory for the filters and the index of one table being written, accounted in steps.

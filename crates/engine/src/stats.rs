@@ -72,6 +72,10 @@ pub struct MemoryStats {
     /// Range tombstones of tables, and the gaps without live keys that scans remember. Range
     /// tombstones of memtables count there.
     pub deleted_ranges: u64,
+    /// Sorted views of tables: see
+    /// [`ReadSettings::sorted_view`](crate::settings::ReadSettings::sorted_view). Those of earlier
+    /// versions that open cursors still use are included.
+    pub sorted_views: u64,
 }
 
 impl MemoryStats {
@@ -85,6 +89,7 @@ impl MemoryStats {
             + self.other
             + self.construction
             + self.deleted_ranges
+            + self.sorted_views
     }
 }
 
@@ -212,6 +217,7 @@ impl Engine {
                 time: jobs.time(JobCounter::RebuildTime),
                 queued: self.queued_rebuilds(),
             },
+            sorted_views: jobs.get(JobCounter::SortedViews),
             spare_file_bytes: self.files.deletion_queue.spare_bytes(),
             compaction_debt: self.backlog.debt(),
             range_tombstones: version.ranges.len() as u64,
@@ -268,6 +274,7 @@ impl Engine {
                 block_cache: cache.used_bytes,
                 construction: self.memory.shares.construction(),
                 deleted_ranges: self.deleted_range_bytes(),
+                sorted_views: self.memory.shares.views(),
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =
@@ -378,6 +385,7 @@ mod tests {
             "filter_rebuild_bytes_written",
             "filter_rebuild_time",
             "filter_rebuilds_queued",
+            "sorted_views",
             "spare_file_bytes",
             "compaction_debt",
             "rate_limited_bytes",

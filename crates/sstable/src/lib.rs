@@ -49,7 +49,7 @@ mod verify;
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use cache::{BlockCache, CacheStats};
 pub use compression::Compression;
-pub use cursor::{ScanOptions, TableCursor};
+pub use cursor::{EntryPlace, ScanOptions, TableCursor};
 pub use error::Error;
 pub use filter_block::FILTER_OVERHEAD_BYTES;
 pub use filter_host::{FilterHost, FilterState};

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use trommel_base::{
     Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
 };
-use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
+use trommel_sstable::{EntryPlace, ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
 use crate::error::{Error, Result};
+use crate::sorted_view::{RunPlace, SortedView};
 use crate::version::{Fences, Run, TableCache, TableFile};
 
 /// Where to continue after a skipped table.
@@ -33,6 +34,8 @@ pub(crate) enum ScanTables {
         /// Indexes of its tables.
         range: Range<usize>,
     },
+    /// A run of a sorted view.
+    Sorted(Arc<SortedView>, usize),
 }
 
 impl ScanTables {
@@ -45,6 +48,7 @@ impl ScanTables {
         match self {
             Self::List(tables) => tables.len(),
             Self::Run { range, .. } => range.len(),
+            Self::Sorted(view, run) => view.tables(*run).len(),
         }
     }
 
@@ -55,13 +59,17 @@ impl ScanTables {
                 Self::run(fences, *run)?.table(range.start + at)
             }
             Self::Run { .. } => None,
+            Self::Sorted(view, run) => view.tables(*run).get(at),
         }
     }
 
     /// Number of tables that end before `key`.
     fn ending_before(&self, key: &[u8]) -> usize {
+        let in_list =
+            |tables: &[Arc<TableFile>]| tables.partition_point(|table| *table.largest < *key);
         match self {
-            Self::List(tables) => tables.partition_point(|table| *table.largest < *key),
+            Self::List(tables) => in_list(tables),
+            Self::Sorted(view, run) => in_list(view.tables(*run)),
             Self::Run { fences, run, range } => {
                 let before = Self::run(fences, *run).map_or(0, |run| run.ending_before(key));
                 before.clamp(range.start, range.end) - range.start
@@ -71,8 +79,11 @@ impl ScanTables {
 
     /// Number of tables that begin before `key`.
     fn beginning_before(&self, key: &[u8]) -> usize {
+        let in_list =
+            |tables: &[Arc<TableFile>]| tables.partition_point(|table| *table.smallest < *key);
         match self {
-            Self::List(tables) => tables.partition_point(|table| *table.smallest < *key),
+            Self::List(tables) => in_list(tables),
+            Self::Sorted(view, run) => in_list(view.tables(*run)),
             Self::Run { fences, run, range } => {
                 let before = Self::run(fences, *run).map_or(0, |run| run.beginning_before(key));
                 before.clamp(range.start, range.end) - range.start
@@ -173,6 +184,25 @@ impl LevelCursor {
             };
         }
         Ok(self.cursor.as_mut())
+    }
+
+    /// The place of the current entry.
+    pub(crate) fn place(&self) -> Option<RunPlace> {
+        let within = self.cursor.as_ref()?.place()?;
+        Some(RunPlace { table: self.at, within })
+    }
+
+    /// Moves to the entry at `place`, without a search; off the end if there is none. The cursor
+    /// must have no gate.
+    pub(crate) fn seek_to_place(&mut self, place: RunPlace) -> Result<()> {
+        let RunPlace { mut table, mut within } = place;
+        self.guarded(|this| {
+            while let Some(cursor) = this.open(table, SkipDirection::Forward)? {
+                let Some(behind) = cursor.seek_to_place(within)? else { break };
+                (table, within) = (table + 1, EntryPlace { leaf: 0, slot: 0, entry: behind });
+            }
+            Ok(())
+        })
     }
 
     /// See [`SkipsDeleted::skip_deleted`](super::merge::SkipsDeleted::skip_deleted). Tables that

@@ -1,4 +1,8 @@
-//! The sources that a scan merges: memtables, level-0 tables, and whole levels.
+//! The sources that a scan merges: memtables, level-0 tables, whole levels, and in place of all
+//! tables a sorted view of them.
+//!
+//! A sorted view that turns out to be wrong is replaced by a merge of its tables, which goes on
+//! from the same entry.
 
 use std::sync::Arc;
 
@@ -9,8 +13,9 @@ use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
 use super::level::LevelCursor;
-use super::merge::{HasLeaf, SkipsDeleted};
+use super::merge::{HasLeaf, MergeCursor, SkipsDeleted};
 use crate::error::{Error, Result};
+use crate::sorted_view::{LostEntry, SortedCursor};
 
 /// One source of a merge.
 pub(crate) enum Source {
@@ -18,6 +23,10 @@ pub(crate) enum Source {
     /// A table, and its largest sequence number.
     Table(TableCursor, SeqNo),
     Level(LevelCursor),
+    /// All tables.
+    Sorted(SortedCursor),
+    /// All tables, in place of a sorted view that is wrong.
+    Merged(Box<MergeCursor<LevelCursor>>),
 }
 
 macro_rules! each {
@@ -26,6 +35,8 @@ macro_rules! each {
             Source::Memtable($cursor) => $call,
             Source::Table($cursor, _) => $call,
             Source::Level($cursor) => $call,
+            Source::Sorted($cursor) => $call,
+            Source::Merged($cursor) => $call,
         }
     };
 }
@@ -34,29 +45,35 @@ impl Cursor for Source {
     type Error = Error;
 
     fn seek_to_first(&mut self) -> Result<()> {
-        each!(self, cursor => Ok(cursor.seek_to_first()?))
+        each!(self, cursor => cursor.seek_to_first()?);
+        if self.is_lost() { self.instead(|merge| merge.seek_to_first()) } else { Ok(()) }
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        each!(self, cursor => Ok(cursor.seek_to_last()?))
+        each!(self, cursor => cursor.seek_to_last()?);
+        if self.is_lost() { self.instead(|merge| merge.seek_to_last()) } else { Ok(()) }
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
-        each!(self, cursor => Ok(cursor.seek(key, seqno)?))
+        each!(self, cursor => cursor.seek(key, seqno)?);
+        if self.is_lost() { self.instead(|merge| merge.seek(key, seqno)) } else { Ok(()) }
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        each!(self, cursor => Ok(cursor.seek_before(key)?))
+        each!(self, cursor => cursor.seek_before(key)?);
+        if self.is_lost() { self.instead(|merge| merge.seek_before(key)) } else { Ok(()) }
     }
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        each!(self, cursor => Ok(cursor.next()?))
+        each!(self, cursor => cursor.next()?);
+        if self.is_lost() { self.step_instead(|merge| merge.next()) } else { Ok(()) }
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        each!(self, cursor => Ok(cursor.prev()?))
+        each!(self, cursor => cursor.prev()?);
+        if self.is_lost() { self.step_instead(|merge| merge.prev()) } else { Ok(()) }
     }
 
     #[inline]
@@ -87,7 +104,13 @@ impl CursorHints for Source {
 
     #[inline]
     fn head(&self) -> Option<KeyHead> {
-        each!(self, cursor => cursor.head())
+        match self {
+            Self::Memtable(cursor) => cursor.head(),
+            Self::Table(cursor, _) => cursor.head(),
+            Self::Level(cursor) => cursor.head(),
+            Self::Sorted(cursor) => cursor.head(),
+            Self::Merged(merge) => CursorHints::head(&**merge),
+        }
     }
 
     #[inline]
@@ -109,6 +132,7 @@ impl HasLeaf for Source {
             Self::Memtable(_) => None,
             Self::Table(cursor, _) => Some(cursor),
             Self::Level(cursor) => cursor.table(),
+            Self::Sorted(_) | Self::Merged(_) => None,
         }
     }
 }
@@ -123,6 +147,12 @@ impl SkipsDeleted for Source {
                 None => cursor.leave(),
             },
             Self::Level(cursor) => return cursor.skip_deleted(covering, to),
+            Self::Sorted(cursor) if cursor.newest() >= covering => return Ok(false),
+            Self::Sorted(cursor) => match to {
+                Some(to) => self.seek(to, MAX_SEQNO)?,
+                None => cursor.leave(),
+            },
+            Self::Merged(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -133,6 +163,9 @@ impl SkipsDeleted for Source {
             Self::Table(_, newest) if *newest >= covering => return Ok(false),
             Self::Table(cursor, _) => cursor.seek_before(from)?,
             Self::Level(cursor) => return cursor.skip_deleted_back(covering, from),
+            Self::Sorted(cursor) if cursor.newest() >= covering => return Ok(false),
+            Self::Sorted(_) => self.seek_before(from)?,
+            Self::Merged(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -145,7 +178,46 @@ impl Source {
             Self::Memtable(_) => ReadStats::default(),
             Self::Table(cursor, _) => cursor.stats(),
             Self::Level(cursor) => cursor.read_stats(),
+            Self::Sorted(cursor) => cursor.read_stats(),
+            Self::Merged(merge) => {
+                let mut read = ReadStats::default();
+                merge.sources().iter().for_each(|cursor| read.add(&cursor.read_stats()));
+                read
+            }
         }
+    }
+
+    /// Whether the last movement has shown a sorted view to be wrong.
+    #[inline]
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Sorted(cursor) if cursor.lost().is_some())
+    }
+
+    /// Takes the tables in place of a sorted view that is wrong, by this movement.
+    #[cold]
+    fn instead(
+        &mut self,
+        movement: impl FnOnce(&mut MergeCursor<LevelCursor>) -> Result<()>,
+    ) -> Result<()> {
+        let Self::Sorted(cursor) = self else { return Ok(()) };
+        let mut merge = Box::new(MergeCursor::new(cursor.runs().collect()));
+        let outcome = movement(&mut merge);
+        *self = Self::Merged(merge);
+        outcome
+    }
+
+    /// As `instead`, by this step from the entry that the view was left on.
+    #[cold]
+    fn step_instead(
+        &mut self,
+        movement: impl FnOnce(&mut MergeCursor<LevelCursor>) -> Result<()>,
+    ) -> Result<()> {
+        let Self::Sorted(cursor) = self else { return Ok(()) };
+        let Some(LostEntry { key, seqno }) = cursor.take_lost() else { return Ok(()) };
+        self.instead(|merge| {
+            merge.seek(&key, seqno)?;
+            movement(merge)
+        })
     }
 
     /// A source over one memtable.

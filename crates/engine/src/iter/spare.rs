@@ -12,8 +12,23 @@ use super::source::Source;
 /// Most sources whose memory is kept, some 15 KiB.
 const MOST_KEPT: usize = 16;
 
+/// Seeks of a thread that are counted together, as all threads count at one place.
+const COUNTED_TOGETHER: u32 = 64;
+
 thread_local! {
+    static SEEKS: Cell<u32> = const { Cell::new(0) };
     static KEPT: Cell<Option<MergeLists<Source>>> = const { Cell::new(None) };
+}
+
+/// Counts seeks of this thread. Returns their number once they are to be counted elsewhere.
+pub(super) fn count(seeks: u32) -> Option<u64> {
+    let count = |kept: &Cell<u32>| {
+        let all = kept.get().saturating_add(seeks);
+        let is_enough = all >= COUNTED_TOGETHER;
+        kept.set(if is_enough { 0 } else { all });
+        is_enough.then_some(u64::from(all))
+    };
+    SEEKS.try_with(count).ok().flatten()
 }
 
 /// Lists with room for `count` sources, and none in them.

@@ -74,6 +74,8 @@ pub(crate) struct VisibleCursor {
     skipped: u64,
     /// Seeks that skipped the rest of a key's versions.
     reseeks: u64,
+    /// Seeks in all tables, for lack of a sorted view; `None` with one.
+    table_seeks: Option<u32>,
     /// The buffer for that value if it cannot be shared.
     values: SliceBuffer,
     opener: Opener,
@@ -105,6 +107,10 @@ impl Drop for VisibleCursor {
             }
         });
         spare::keep(self.merge.take_lists());
+        let seeks = self.table_seeks.unwrap_or_default();
+        if spare::count(seeks).is_some_and(|seeks| self._view.fences.sorted.miss(seeks)) {
+            self.store.engine.background.wake();
+        }
     }
 }
 
@@ -115,6 +121,7 @@ impl VisibleCursor {
         ranges: Option<Arc<RangeSet>>,
         gate: Option<Arc<RangeGate>>,
         bounds: SharedBounds,
+        reads_tables: bool,
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
@@ -130,6 +137,7 @@ impl VisibleCursor {
             bounds,
             skipped: 0,
             reseeks: 0,
+            table_seeks: reads_tables.then_some(0),
             values: SliceBuffer::default(),
             opener: store.engine.access.opener(),
             _view: view,
@@ -206,9 +214,17 @@ impl VisibleCursor {
         self.settle_backward()
     }
 
+    #[inline]
+    fn count_seek(&mut self) {
+        if let Some(seeks) = &mut self.table_seeks {
+            *seeks = seeks.saturating_add(1);
+        }
+    }
+
     /// Moves to the first visible key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
+        self.count_seek();
         self.position = Position::OffEnd;
         self.merge.seek(key, self.seqno)?;
         self.settle_forward(None)
@@ -217,6 +233,7 @@ impl VisibleCursor {
     /// Moves to the last visible key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
+        self.count_seek();
         self.position = Position::OffEnd;
         self.merge.seek_before(key)?;
         self.settle_backward()

@@ -24,6 +24,7 @@
 //! order.
 
 mod serve;
+mod sorting;
 mod waiting;
 
 use std::time::{Duration, Instant};
@@ -75,7 +76,8 @@ impl Engine {
         let view = self.view.load();
         let job = self.next_compaction(state, &view, now);
         let job = job.or_else(|| self.next_rebuild(state, &view, now).map(Job::Rebuild));
-        let job = job.or_else(|| state.help())?;
+        let job = job.or_else(|| state.help());
+        let job = job.or_else(|| self.next_sorted_view(state, &view))?;
         state.running += 1;
         Some(job)
     }
@@ -280,6 +282,10 @@ impl Engine {
             }
             Job::Rebuild(job) => {
                 self.run_rebuild(&job);
+                Ok(())
+            }
+            Job::SortView(view) => {
+                self.sort_view(&view);
                 Ok(())
             }
         }

@@ -175,6 +175,7 @@ impl Engine {
                     && (state.requests.pauses > 0
                         || state.requests.ranges.is_empty()
                             && engine.automatic_plan(state, &view).is_none())
+                    && !engine.sorts_view(state, &view)
             })?;
             // A full memtable may not have been frozen yet. Jobs may have found sidecars lost.
             if !self.freeze_full() && !self.settle_losses() {

@@ -10,12 +10,14 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, ScanTables};
+use crate::iter::merge::MergeLists;
 use crate::iter::range::{DbCursor, Range};
 use crate::iter::source::Source;
 use crate::iter::spare;
 use crate::iter::visible::VisibleCursor;
 use crate::keyspaces::Part;
 use crate::ranges::RangeSet;
+use crate::sorted_view::{FEWEST_RUNS, SortedCursor, SortedView};
 use crate::space::Space;
 use crate::version::TableFile;
 use crate::view::{ReadAt, View};
@@ -134,9 +136,14 @@ impl Pinned {
         let memtables = memtables.filter(|memtable| !memtable.is_empty());
         let most = memtables.clone().count() + newest.len() + runs.len();
         let mut lists = spare::lists(most);
+        lists.sources.extend(memtables.map(Source::memtable));
         let sources = &mut lists.sources;
-        sources.extend(memtables.map(Source::memtable));
         let are_all = bounds.are_all();
+        if let Some(sorted) = self.sorted_view(bounds, gate.is_some()) {
+            let tables = Arc::clone(&engine.files.tables);
+            lists.sources.push(Source::Sorted(SortedCursor::new(sorted, tables, scan)));
+            return Ok(self.over(lists, gate, bounds, false));
+        }
         for table in newest.iter().filter(|table| are_all || table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
             if gate.is_some() && reader.filters().prefixes_part().is_some() {
@@ -154,15 +161,39 @@ impl Pinned {
                 sources.push(level_cursor(run.level(), tables));
             }
         }
-        Ok(VisibleCursor::new(
-            lists,
-            self.seqno,
-            self.ranges,
-            gate,
-            bounds.clone(),
-            self.view,
-            self.store,
-        ))
+        Ok(self.over(lists, gate, bounds, true))
+    }
+
+    /// The sorted view of all tables, if there is one and the scan wants all of them.
+    #[inline]
+    fn sorted_view(&self, bounds: &Bounds, is_gated: bool) -> Option<Arc<SortedView>> {
+        let sorted = self.view.fences.sorted.load()?;
+        // A scan that skips deleted ranges leaves out tables, or reads only parts of some.
+        let may_skip = self.ranges.is_some() || !self.store.engine.memory.gaps.is_empty();
+        let may_skip = may_skip || is_gated && sorted.has_prefix_filters();
+        let wants_all = bounds.are_all() || self.runs_within(bounds) >= FEWEST_RUNS;
+        (!may_skip && wants_all).then_some(sorted)
+    }
+
+    /// Number of runs with a table that meets `bounds`.
+    fn runs_within(&self, bounds: &Bounds) -> usize {
+        let newest = self.view.version.levels[0].iter().filter(|table| table.meets(bounds));
+        let deeper = self.view.fences.sorted_runs().iter().filter(|run| {
+            let start = run.ending_before(&bounds.from);
+            start < bounds.to.as_ref().map_or(run.len(), |to| run.beginning_before(to))
+        });
+        newest.count() + deeper.count()
+    }
+
+    fn over(
+        self,
+        lists: MergeLists<Source>,
+        gate: Option<Arc<RangeGate>>,
+        bounds: &SharedBounds,
+        reads_tables: bool,
+    ) -> VisibleCursor {
+        let Self { view, seqno, ranges, store } = self;
+        VisibleCursor::new(lists, seqno, ranges, gate, bounds.clone(), reads_tables, view, store)
     }
 }
 

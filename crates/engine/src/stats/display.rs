@@ -27,10 +27,12 @@ impl fmt::Display for MemoryStats {
             mib(self.other),
             mib(self.construction)
         )?;
-        match self.deleted_ranges {
-            0 => Ok(()),
-            bytes => write!(f, ", {:.1} deleted ranges", mib(bytes)),
+        let others =
+            [(self.deleted_ranges, "deleted ranges"), (self.sorted_views, "sorted views")];
+        for (bytes, part) in others.iter().filter(|(bytes, _)| *bytes > 0) {
+            write!(f, ", {:.1} {part}", mib(*bytes))?;
         }
+        Ok(())
     }
 }
 

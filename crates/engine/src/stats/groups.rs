@@ -186,6 +186,9 @@ pub struct BackgroundStats {
     /// Rebuilds of filters.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub filter_rebuilds: RebuildStats,
+    /// Sorted views that were built since the reset: see
+    /// [`ReadSettings::sorted_view`](crate::settings::ReadSettings::sorted_view).
+    pub sorted_views: u64,
     /// Bytes of obsolete files that are kept for recycling: see
     /// [`WriteSettings::spare_file_bytes`](crate::settings::WriteSettings::spare_file_bytes).
     pub spare_file_bytes: u64,

@@ -18,6 +18,7 @@ use trommel_base::{first_word, key_behind};
 use trommel_filter::FilterLines;
 
 use super::{TableFile, Version};
+use crate::sorted_view::SortedSlot;
 
 /// The fences of a version's levels.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Fences {
     newest: Run,
     /// The deeper levels that have tables.
     deeper: Vec<Run>,
+    /// The order of all entries, once it is built.
+    pub(crate) sorted: SortedSlot,
 }
 
 /// The tables of one level.
@@ -66,7 +69,10 @@ impl Fences {
     pub(crate) fn of(version: &Version) -> Self {
         let mut runs = (0..).zip(&version.levels).map(|(level, tables)| Run::of(level, tables));
         let newest = runs.next().unwrap_or_else(|| Run::of(0, &[]));
-        Self { newest, deeper: runs.filter(|run| !run.fences.is_empty()).collect() }
+        let deeper: Vec<Run> = runs.filter(|run| !run.fences.is_empty()).collect();
+        let entries = version.tables().map(|(_, table)| table.entries).sum();
+        let sorted = SortedSlot::new(newest.len() + deeper.len(), entries);
+        Self { newest, deeper, sorted }
     }
 
     /// The sorted runs with tables, upper levels first.

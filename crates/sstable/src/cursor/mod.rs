@@ -24,6 +24,7 @@ mod block_prefetch;
 mod direction;
 mod entered;
 mod options;
+mod place;
 mod reading;
 
 use std::cmp::Ordering;
@@ -44,6 +45,7 @@ use crate::verified::VerifiedBlocks;
 use direction::Direction;
 use entered::EnteredBlock;
 pub use options::ScanOptions;
+pub use place::EntryPlace;
 use reading::Reading;
 
 /// The parts of a table that a cursor uses: not the filters, so that a long scan keeps none of them

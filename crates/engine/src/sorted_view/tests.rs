@@ -1,0 +1,383 @@
+//! Sorted views beside the tables that they order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trommel_base::{Cursor, CursorHints, MAX_SEQNO};
+use trommel_sim::MemoryVfs;
+use trommel_sstable::ScanOptions;
+
+use super::*;
+use crate::engine::Engine;
+use crate::iter::level::{LevelCursor, ScanTables};
+use crate::iter::merge::MergeCursor;
+use crate::memory::MemoryShares;
+use crate::version::Version;
+use crate::{Db, Options};
+
+/// A store whose calls do all work, with small tables and blocks, that compacts nothing by itself.
+fn store(change: impl FnOnce(Options) -> Options) -> Db {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .reads(|r| r.block_bytes(128))
+        .compaction(|c| c.auto_compaction(false).table_bytes(4 << 10));
+    Db::open("db", change(options)).unwrap()
+}
+
+fn engine(db: &Db) -> &Arc<Engine> {
+    &db.handle().engine
+}
+
+fn built(db: &Db) -> Result<Arc<SortedView>, NoView> {
+    let engine = engine(db);
+    let view = build(&engine.version(), &engine.files.tables, &engine.memory.shares, || true);
+    view.map(Arc::new)
+}
+
+fn sorted(db: &Db, view: &Arc<SortedView>) -> SortedCursor {
+    let tables = Arc::clone(&engine(db).files.tables);
+    SortedCursor::new(Arc::clone(view), tables, ScanOptions::default())
+}
+
+/// The merge in place of which the view stands.
+fn merged(db: &Db, version: &Version) -> MergeCursor<LevelCursor> {
+    let tables = &engine(db).files.tables;
+    let of_newest = version.levels[0].iter().map(|table| vec![Arc::clone(table)]);
+    let deeper = version.levels[1..].iter().filter(|run| !run.is_empty()).cloned();
+    let cursor = |run| {
+        LevelCursor::new(ScanTables::List(run), Arc::clone(tables), ScanOptions::default())
+    };
+    MergeCursor::new(of_newest.chain(deeper).map(cursor).collect())
+}
+
+/// What a cursor is on: key, sequence number, kind and value.
+type Shown = Option<(Vec<u8>, u64, trommel_base::EntryKind, Vec<u8>)>;
+
+fn shown<C: Cursor>(cursor: &C) -> Shown {
+    cursor.entry().map(|e| (e.key.to_vec(), e.seqno, e.kind, e.value.to_vec()))
+}
+
+/// Some keys are long and begin alike, and some are prefixes of others or end in zeros.
+fn some_key(rng: &mut fastrand::Rng, keys: u32) -> Vec<u8> {
+    let number = rng.u32(..keys);
+    let tail = match number % 7 {
+        0 => "a tail that makes the key a long one".to_owned(),
+        1 => "\0".repeat(number as usize / 7 % 4),
+        _ => String::new(),
+    };
+    format!("common/{number:06}{tail}").into_bytes()
+}
+
+/// Fills `runs` tables of level 0, after a deeper level if `has_deeper`.
+fn fill(db: &Db, rng: &mut fastrand::Rng, runs: usize, keys: u32, has_deeper: bool) {
+    for run in 0..runs + usize::from(has_deeper) {
+        for _ in 0..rng.usize(1..400) {
+            let key = some_key(rng, keys);
+            match rng.u8(..8) {
+                0 => _ = db.delete(&key).unwrap(),
+                1..=2 => {
+                    // Many versions of one key, kept by a snapshot if they are compacted.
+                    for version in 0..rng.u8(1..30) {
+                        db.put(&key, [version]).unwrap();
+                    }
+                }
+                _ => _ = db.put(&key, vec![run as u8; rng.usize(..40)]).unwrap(),
+            }
+        }
+        db.flush().unwrap();
+        if run == 0 && has_deeper {
+            db.compact_range(..).unwrap();
+        }
+    }
+}
+
+/// Moves both cursors alike, in all ways, and compares them.
+fn compare(
+    sorted: &mut SortedCursor,
+    merge: &mut MergeCursor<LevelCursor>,
+    rng: &mut fastrand::Rng,
+    keys: u32,
+) {
+    let mut before: Shown = None;
+    for _ in 0..400 {
+        let way = rng.u8(..12);
+        match way {
+            0 => (sorted.seek_to_first().unwrap(), merge.seek_to_first().unwrap()),
+            1 => (sorted.seek_to_last().unwrap(), merge.seek_to_last().unwrap()),
+            2..=4 => {
+                let (key, seqno) = (some_key(rng, keys), [MAX_SEQNO, 0, rng.u64(..4000)][way as usize - 2]);
+                let key = if rng.u8(..20) == 0 { b"zebra"[..rng.usize(..5)].to_vec() } else { key };
+                (sorted.seek(&key, seqno).unwrap(), merge.seek(&key, seqno).unwrap())
+            }
+            5..=6 => {
+                let key = some_key(rng, keys);
+                (sorted.seek_before(&key).unwrap(), merge.seek_before(&key).unwrap())
+            }
+            _ => ((), ()),
+        };
+        assert_eq!(shown(sorted), shown(merge), "after a seek");
+        for _ in 0..rng.usize(..80) {
+            let is_onward = if rng.u8(..10) == 0 { rng.bool() } else { way % 2 == 0 };
+            let is_at_hand = rng.bool();
+            before = shown(merge);
+            let begins_key = sorted.begins_key();
+            let moved = match (is_onward, is_at_hand) {
+                (true, true) => sorted.next_at_hand(),
+                (false, true) => sorted.prev_at_hand(),
+                _ => None,
+            };
+            match (is_onward, moved) {
+                (true, None) => sorted.next().unwrap(),
+                (false, None) => sorted.prev().unwrap(),
+                _ => {}
+            }
+            match is_onward {
+                true => merge.next().unwrap(),
+                false => merge.prev().unwrap(),
+            }
+            let now = shown(merge);
+            assert_eq!(shown(sorted), now, "after {before:?}");
+            assert!(moved.is_none() || moved == sorted.head());
+            assert_eq!(sorted.head(), merge.internal_key().map(|key| key.head()));
+            assert!(sorted.lost().is_none());
+            if let Some(entry) = before.as_ref().filter(|_| !is_onward) {
+                let is_same = now.as_ref().is_some_and(|now| now.0 == entry.0);
+                assert_eq!(begins_key, !is_same, "{entry:?} after {now:?}");
+            }
+        }
+    }
+    assert!(before.is_some() || shown(merge).is_none());
+}
+
+#[test]
+fn a_view_yields_what_the_merge_of_its_tables_does() {
+    for seed in 0..30 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let has_deeper = rng.bool();
+        let runs = [1, 2, 3, 5, 7, 13, 14][seed as usize % 7];
+        let keys = [60, 3000][rng.usize(..2)];
+        let db = store(|options| options);
+        let kept = db.snapshot();
+        fill(&db, &mut rng, runs, keys, has_deeper);
+        let view = built(&db).unwrap();
+        assert_eq!(view.runs(), runs + usize::from(has_deeper));
+        let mut sorted = sorted(&db, &view);
+        let mut merge = merged(&db, &engine(&db).version());
+        compare(&mut sorted, &mut merge, &mut rng, keys);
+        drop(kept);
+    }
+}
+
+/// The leaves of an index, and the tables of a level, are numbered one after the other.
+#[test]
+fn a_view_finds_blocks_in_all_leaves_and_tables() {
+    let db = store(|o| o.reads(|r| r.block_bytes(64)).compaction(|c| c.table_bytes(2 << 20)));
+    let put = |from: u32, count: u32| {
+        for number in from..from + count {
+            db.put(format!("{number:08}"), "some value of a few bytes").unwrap();
+        }
+        db.flush().unwrap();
+    };
+    put(0, 60_000);
+    db.compact_range(..).unwrap();
+    put(30_000, 40_000);
+    let view = built(&db).unwrap();
+    assert!(view.runs.iter().any(|run| run.leaves.iter().any(|leaf| leaf.leaf > 0)));
+    assert!(view.runs.iter().any(|run| run.leaves.iter().any(|leaf| leaf.table > 0)));
+    let (mut sorted, mut merge) = (sorted(&db, &view), merged(&db, &engine(&db).version()));
+    for number in (0..75_000).step_by(37) {
+        let key = format!("{number:08}").into_bytes();
+        sorted.seek(&key, MAX_SEQNO).unwrap();
+        merge.seek(&key, MAX_SEQNO).unwrap();
+        assert_eq!(shown(&sorted), shown(&merge));
+    }
+    assert!(sorted.read_stats().cache_hits + sorted.read_stats().block_reads > 0);
+}
+
+#[test]
+fn a_view_takes_at_most_two_bytes_an_entry_of_large_stores() {
+    let (fixed, entries) = (SortedView::memory_bytes(0, FEWEST_RUNS), 10_000_000);
+    for runs in FEWEST_RUNS..=MOST_RUNS {
+        let bytes = SortedView::memory_bytes(entries, runs) - fixed;
+        assert!(bytes <= 2 * entries as u64, "{runs} runs: {bytes} bytes");
+    }
+}
+
+#[test]
+fn what_a_view_takes_is_what_it_has_reserved() {
+    let db = store(|options| options);
+    fill(&db, &mut fastrand::Rng::with_seed(5), 4, 2000, true);
+    let before = db.stats().memory.sorted_views;
+    let view = built(&db).unwrap();
+    let reserved = db.stats().memory.sorted_views - before;
+    let taken = size_of_val(&*view.heads)
+        + size_of_val(&*view.places)
+        + size_of_val(&*view.selectors)
+        + size_of_val(&*view.repeats)
+        + size_of::<SortedView>();
+    assert_eq!(reserved, taken as u64);
+    drop(view);
+    assert_eq!(db.stats().memory.sorted_views, before);
+}
+
+#[test]
+fn a_view_without_memory_for_it_is_refused() {
+    let db = store(|options| options.memory_limit(1 << 20));
+    fill(&db, &mut fastrand::Rng::with_seed(5), 4, 2000, true);
+    let held = MemoryShares::reserve_view(&engine(&db).memory.shares, (1 << 17) - 1).unwrap();
+    assert_eq!(built(&db).unwrap_err(), NoView::Refused);
+    drop(held);
+    assert!(built(&db).is_ok());
+}
+
+/// Makes the view of the current version due, and the calls build it.
+fn scan_until_built(db: &Db) {
+    let slot = &engine(db).view.load_full().fences.sorted;
+    let mut cursor = db.cursor().unwrap();
+    for _ in 0..100_000 {
+        cursor.seek("").unwrap();
+    }
+    drop(cursor);
+    db.wait_idle().unwrap();
+    assert!(slot.is_built());
+}
+
+#[test]
+fn scans_that_lack_a_view_get_one() {
+    let db = store(|options| options);
+    fill(&db, &mut fastrand::Rng::with_seed(9), 4, 2000, true);
+    let slot = || engine(&db).view.load_full().fences.sorted.is_built();
+    db.wait_idle().unwrap();
+    assert!(!slot(), "nobody has scanned");
+    scan_until_built(&db);
+    assert_eq!(db.stats().background.sorted_views, 1);
+    // A frozen memtable changes nothing for it; a flush makes another version.
+    db.put("a", "b").unwrap();
+    assert!(slot());
+    db.flush().unwrap();
+    assert!(!slot());
+    assert_eq!(db.stats().memory.sorted_views, 0);
+    scan_until_built(&db);
+    assert_eq!(db.stats().background.sorted_views, 2);
+    db.set_options(|options| options.reads(|r| r.sorted_view(false))).unwrap();
+    assert!(!slot());
+    let mut cursor = db.cursor().unwrap();
+    (0..100_000).for_each(|_| cursor.seek("").unwrap());
+    drop(cursor);
+    db.wait_idle().unwrap();
+    assert!(!slot());
+}
+
+#[test]
+fn a_lower_memory_limit_drops_the_view() {
+    let db = store(|options| options);
+    fill(&db, &mut fastrand::Rng::with_seed(9), 4, 2000, true);
+    scan_until_built(&db);
+    assert!(db.stats().memory.sorted_views > 0);
+    let limit = 8 * db.stats().memory.sorted_views;
+    db.set_options(|options| options.memory_limit(limit.max(64 << 10))).unwrap();
+    let fits = db.stats().memory.sorted_views <= limit.max(64 << 10) / 8;
+    assert!(fits, "{} of {limit}", db.stats().memory.sorted_views);
+}
+
+/// A view with this change: whatever is wrong in it, scans find all that the tables hold.
+fn with_wrong_view(change: impl Fn(&mut SortedView, &mut fastrand::Rng)) -> (usize, usize) {
+    let (mut wrong, mut found) = (0, 0);
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let db = store(|options| options);
+        fill(&db, &mut rng, 3, 2000, true);
+        let engine = engine(&db);
+        let tables = &engine.files.tables;
+        let mut view = build(&engine.version(), tables, &engine.memory.shares, || true).unwrap();
+        change(&mut view, &mut rng);
+        let expected: BTreeMap<Vec<u8>, Vec<u8>> =
+            db.range(..).map(|entry| entry.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+        let slot = &engine.view.load_full().fences.sorted;
+        assert!(slot.begin());
+        slot.end(Some(view));
+        let mut cursor = db.cursor().unwrap();
+        for (key, value) in &expected {
+            cursor.seek(key).unwrap();
+            let right = cursor.entry() == Some((&**key, &**value));
+            if slot.load().is_none() {
+                found += 1;
+                break;
+            }
+            wrong += usize::from(!right);
+        }
+        // From now on no scan takes it.
+        if slot.load().is_none() {
+            let now = db.range(..).map(|entry| entry.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec()));
+            assert!(now.eq(expected));
+        }
+    }
+    (wrong, found)
+}
+
+#[test]
+fn a_seek_that_finds_a_view_wrong_takes_the_tables() {
+    let (_, found) = with_wrong_view(|view, rng| {
+        let at = rng.usize(..view.places.len() / 2);
+        view.places[at..].iter_mut().for_each(|place| *place = NOWHERE);
+    });
+    assert_eq!(found, 40);
+}
+
+#[test]
+fn a_step_that_finds_a_view_wrong_goes_on_in_the_tables() {
+    for (seed, is_onward) in (0..20).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let db = store(|options| options);
+        fill(&db, &mut rng, 3, 2000, true);
+        let engine = engine(&db);
+        let all = |is_onward| {
+            let (mut cursor, mut all) = (db.cursor().unwrap(), Vec::new());
+            match is_onward {
+                true => cursor.seek_to_first().unwrap(),
+                false => cursor.seek_to_last().unwrap(),
+            }
+            while let Some((key, value)) = cursor.entry() {
+                all.push((key.to_vec(), value.to_vec()));
+                match is_onward {
+                    true => cursor.next().unwrap(),
+                    false => cursor.prev().unwrap(),
+                }
+            }
+            all
+        };
+        let expected = all(is_onward);
+        let tables = &engine.files.tables;
+        let mut view = build(&engine.version(), tables, &engine.memory.shares, || true).unwrap();
+        // From one segment to the other end nothing can be entered anew, nor stepped to.
+        let middle = view.entries / 64 * 32;
+        let (of_words, of_places) = (middle / WORD_SELECTORS, middle / 32 * view.runs());
+        let (words, places) = match is_onward {
+            true => (of_words..view.selectors.len(), of_places..view.places.len()),
+            false => (0..of_words, 0..of_places),
+        };
+        view.selectors[words].fill(u64::MAX);
+        view.places[places].fill(NOWHERE);
+        let slot = &engine.view.load_full().fences.sorted;
+        assert!(slot.begin());
+        slot.end(Some(view));
+        assert_eq!(all(is_onward), expected, "seed {seed}");
+        assert!(slot.load().is_none(), "it was found to be wrong");
+    }
+}
+
+/// A version whose tables cannot be read, or lie about their entries, gets no view.
+#[test]
+fn a_view_of_entries_out_of_order_is_refused() {
+    let db = store(|options| options);
+    fill(&db, &mut fastrand::Rng::with_seed(3), 3, 2000, false);
+    let engine = engine(&db);
+    let mut version = (*engine.version()).clone();
+    // Two tables that overlap are no run.
+    version.levels[1] = std::mem::take(&mut version.levels[0]);
+    let (tables, shares) = (&engine.files.tables, &engine.memory.shares);
+    assert_eq!(build(&version, tables, shares, || true).unwrap_err(), NoView::Refused);
+    assert_eq!(build(&engine.version(), tables, shares, || false).unwrap_err(), NoView::Stopped);
+    assert_eq!(db.stats().memory.sorted_views, 0);
+}

@@ -199,7 +199,7 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
                 .l0_slowdown(1000)
                 .l0_stop(1001)
         })
-        .reads(|r| r.block_align(rng.bool()))
+        .reads(|r| r.block_align(rng.bool()).sorted_view(!seed.is_multiple_of(4)))
         .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
         .filters(filters[rng.usize(..filters.len())].parse().expect("a filter policy"))
         .filtering(|f| {

@@ -210,6 +210,7 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
                 .max_frozen_memtables(rng.within(1, 4))
         })
         .reads(|r| r.block_bytes(block_bytes).block_align(block_bytes.is_multiple_of(2)))
+        .reads(|r| r.sorted_view(!block_bytes.is_multiple_of(5)))
         .compaction(|c| {
             c.table_bytes(rng.within(4, 16) as u64 * 1024)
                 .base_level_bytes(rng.within(16, 64) as u64 * 1024)

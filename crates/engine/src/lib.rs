@@ -174,7 +174,6 @@ mod shared_merge;
 mod snapshot;
 mod snapshots;
 mod sorted_load;
-mod sorted_view;
 mod space;
 mod statistics;
 mod stats;

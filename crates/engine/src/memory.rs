@@ -1,5 +1,5 @@
 //! One ceiling for all memory: the block cache gets what memtables, indexes, filters, the
-//! construction of new filters and deleted ranges leave.
+//! construction of new filters, deleted ranges and sorted views leave.
 //!
 //! Memory is accounted before it is allocated and until after it is freed, and the cache's capacity
 //! follows under one lock, so at no moment do all parts exceed the ceiling. Three exceptions: a

@@ -8,7 +8,8 @@
 //! KEYS (default 1000000) keys of 16 bytes with values of 256 bytes are in each tree. RUNS (default
 //! 4) is the number of runs in level 0. SEEKS (default 100000) are made in each of ROUNDS (default
 //! 5); the best round counts. ONLY selects one tree, `runs` or `deep`. MODE is `cached` (default:
-//! all blocks are in the cache), `read` (the cache has no room for any) or `mapped`.
+//! all blocks are in the cache), `sorted` (that, and there is a sorted view), `read` (the cache has
+//! no room for any) or `mapped`.
 //!
 //! The loop reads each entry's key, and the first and last byte of its value.
 //! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_scan`.
@@ -34,9 +35,11 @@ const STEPS: usize = 10;
 fn tree(keys: u64, runs: u64, mode: &str) -> Db {
     let read_mode =
         if mode == "mapped" { ReadMode::Mapped(Verify::EachUse) } else { ReadMode::Cached };
+    let is_cached = matches!(mode, "cached" | "sorted");
+    let cache_bytes = if is_cached { 4 << 30 } else { 0 };
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
-        .reads(|r| r.read_mode(read_mode).cache_bytes(if mode == "cached" { 4 << 30 } else { 0 }))
+        .reads(|r| r.read_mode(read_mode).cache_bytes(cache_bytes).sorted_view(mode == "sorted"))
         .compression(Compression::None)
         .background_threads(0)
         .compaction(|c| c.auto_compaction(false).table_bytes(2 << 20))
@@ -51,10 +54,27 @@ fn tree(keys: u64, runs: u64, mode: &str) -> Db {
     if runs == 0 {
         db.compact_range(..).unwrap();
     }
-    if mode == "cached" {
+    if is_cached {
         assert!((0..keys).all(|number| db.contains_key(key(number)).unwrap()));
     }
+    if mode == "sorted" {
+        sort(&db, keys);
+    }
     db
+}
+
+/// Seeks so often that a sorted view is worth its cost, and has it made.
+fn sort(db: &Db, keys: u64) {
+    let mut cursor = db.cursor().unwrap();
+    (0..keys).for_each(|number| cursor.seek(key(number)).unwrap());
+    drop(cursor);
+    let start = Instant::now();
+    db.wait_idle().unwrap();
+    let (time, bytes) = (start.elapsed(), db.stats().memory.sorted_views);
+    assert!(bytes > 0, "there is a sorted view");
+    let per_key = |all: f64| all / keys as f64;
+    let (time, bytes) = (per_key(time.as_nanos() as f64), per_key(bytes as f64));
+    println!("sorted view: {time:.1} ns and {bytes:.2} bytes a key");
 }
 
 /// A digest of an entry, so that the reads are not optimized away.

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use trommel_base::{
     Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
 };
-use trommel_sstable::{EntryPlace, ReadStats, ScanOptions, TableCursor};
+use trommel_sstable::{EntryPlace, ReadStats, ScanOptions, TableCursor, Toward};
 
 use super::gate::TableGate;
 use crate::error::{Error, Result};
-use crate::sorted_view::{RunPlace, SortedView};
-use crate::version::{Fences, Run, TableCache, TableFile};
+use crate::version::{Fences, Run, RunPlace, SortedView, TableCache, TableFile};
 
 /// Where to continue after a skipped table.
 #[derive(Debug, Clone, Copy)]
@@ -192,17 +191,37 @@ impl LevelCursor {
         Some(RunPlace { table: self.at, within })
     }
 
-    /// Moves to the entry at `place`, without a search; off the end if there is none. The cursor
-    /// must have no gate.
-    pub(crate) fn seek_to_place(&mut self, place: RunPlace) -> Result<()> {
+    /// Enters the block of `place`, in which the cursor is on no entry. Returns the number of the
+    /// entry in its block; `None` if there is no such entry. The cursor must have no gate.
+    pub(crate) fn enter_place(&mut self, place: RunPlace) -> Result<Option<usize>> {
         let RunPlace { mut table, mut within } = place;
-        self.guarded(|this| {
-            while let Some(cursor) = this.open(table, SkipDirection::Forward)? {
-                let Some(behind) = cursor.seek_to_place(within)? else { break };
-                (table, within) = (table + 1, EntryPlace { leaf: 0, slot: 0, entry: behind });
+        while let Some(cursor) = self.open(table, SkipDirection::Forward)? {
+            match cursor.enter_place(within)? {
+                Ok(i) => return Ok(Some(i)),
+                Err(behind) => {
+                    (table, within) = (table + 1, EntryPlace { leaf: 0, slot: 0, entry: behind });
+                }
             }
-            Ok(())
-        })
+        }
+        Ok(None)
+    }
+
+    /// As `enter_place`, of the block next to the current one, and of its first entry in the
+    /// direction of travel.
+    pub(crate) fn enter_neighbour(&mut self, toward: Toward) -> Result<Option<usize>> {
+        let Some(cursor) = self.cursor.as_mut() else { return Ok(None) };
+        let mut has_entered = cursor.enter_neighbour(toward, false)?;
+        while !has_entered {
+            let (table, direction) = match toward {
+                Toward::Larger => (Some(self.at + 1), SkipDirection::Forward),
+                Toward::Smaller => (self.at.checked_sub(1), SkipDirection::Backward),
+            };
+            let Some(table) = table else { return Ok(None) };
+            let Some(cursor) = self.open(table, direction)? else { return Ok(None) };
+            has_entered = cursor.enter_neighbour(toward, true)?;
+        }
+        let last = || self.cursor.as_ref().map_or(0, TableCursor::block_entries).checked_sub(1);
+        Ok(if toward == Toward::Larger { Some(0) } else { last() })
     }
 
     /// See [`SkipsDeleted::skip_deleted`](super::merge::SkipsDeleted::skip_deleted). Tables that

@@ -4,6 +4,7 @@ pub(crate) mod gate;
 pub(crate) mod level;
 pub(crate) mod merge;
 pub(crate) mod range;
+pub(crate) mod sorted;
 pub(crate) mod source;
 pub(crate) mod spare;
 pub(crate) mod visible;

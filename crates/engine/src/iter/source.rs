@@ -14,8 +14,8 @@ use trommel_sstable::{ReadStats, TableCursor};
 
 use super::level::LevelCursor;
 use super::merge::{HasLeaf, MergeCursor, SkipsDeleted};
+use super::sorted::{LostEntry, SortedCursor};
 use crate::error::{Error, Result};
-use crate::sorted_view::{LostEntry, SortedCursor};
 
 /// One source of a merge.
 pub(crate) enum Source {
@@ -135,6 +135,16 @@ impl HasLeaf for Source {
             Self::Sorted(_) | Self::Merged(_) => None,
         }
     }
+
+    type Whole = SortedCursor;
+
+    #[inline]
+    fn whole(&mut self) -> Option<&mut SortedCursor> {
+        match self {
+            Self::Sorted(cursor) => Some(cursor),
+            _ => None,
+        }
+    }
 }
 
 impl SkipsDeleted for Source {
@@ -147,11 +157,10 @@ impl SkipsDeleted for Source {
                 None => cursor.leave(),
             },
             Self::Level(cursor) => return cursor.skip_deleted(covering, to),
-            Self::Sorted(cursor) if cursor.newest() >= covering => return Ok(false),
-            Self::Sorted(cursor) => match to {
-                Some(to) => self.seek(to, MAX_SEQNO)?,
-                None => cursor.leave(),
-            },
+            Self::Sorted(cursor) => {
+                let has_moved = cursor.skip_deleted(covering, to)?;
+                return self.unless_lost(has_moved);
+            }
             Self::Merged(_) => return Ok(false),
         }
         Ok(true)
@@ -163,8 +172,10 @@ impl SkipsDeleted for Source {
             Self::Table(_, newest) if *newest >= covering => return Ok(false),
             Self::Table(cursor, _) => cursor.seek_before(from)?,
             Self::Level(cursor) => return cursor.skip_deleted_back(covering, from),
-            Self::Sorted(cursor) if cursor.newest() >= covering => return Ok(false),
-            Self::Sorted(_) => self.seek_before(from)?,
+            Self::Sorted(cursor) => {
+                let has_moved = cursor.skip_deleted_back(covering, from)?;
+                return self.unless_lost(has_moved);
+            }
             Self::Merged(_) => return Ok(false),
         }
         Ok(true)
@@ -204,6 +215,15 @@ impl Source {
         let outcome = movement(&mut merge);
         *self = Self::Merged(merge);
         outcome
+    }
+
+    /// Returns whether a skip has moved. If it has shown a sorted view to be wrong, the tables are
+    /// taken, on the same entry.
+    fn unless_lost(&mut self, has_moved: bool) -> Result<bool> {
+        if self.is_lost() {
+            self.step_instead(|_| Ok(()))?;
+        }
+        Ok(has_moved)
     }
 
     /// As `instead`, by this step from the entry that the view was left on.

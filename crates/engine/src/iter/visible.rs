@@ -74,8 +74,8 @@ pub(crate) struct VisibleCursor {
     skipped: u64,
     /// Seeks that skipped the rest of a key's versions.
     reseeks: u64,
-    /// Seeks in all tables, for lack of a sorted view; `None` with one.
-    table_seeks: Option<u32>,
+    /// Seeks in all tables for lack of a sorted view, if it is wanted.
+    unsorted_seeks: Option<u32>,
     /// The buffer for that value if it cannot be shared.
     values: SliceBuffer,
     opener: Opener,
@@ -107,7 +107,7 @@ impl Drop for VisibleCursor {
             }
         });
         spare::keep(self.merge.take_lists());
-        let seeks = self.table_seeks.unwrap_or_default();
+        let seeks = self.unsorted_seeks.unwrap_or_default();
         if spare::count(seeks).is_some_and(|seeks| self._view.fences.sorted.miss(seeks)) {
             self.store.engine.background.wake();
         }
@@ -121,7 +121,7 @@ impl VisibleCursor {
         ranges: Option<Arc<RangeSet>>,
         gate: Option<Arc<RangeGate>>,
         bounds: SharedBounds,
-        reads_tables: bool,
+        lacks_sorted: bool,
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
@@ -137,7 +137,7 @@ impl VisibleCursor {
             bounds,
             skipped: 0,
             reseeks: 0,
-            table_seeks: reads_tables.then_some(0),
+            unsorted_seeks: lacks_sorted.then_some(0),
             values: SliceBuffer::default(),
             opener: store.engine.access.opener(),
             _view: view,
@@ -216,7 +216,7 @@ impl VisibleCursor {
 
     #[inline]
     fn count_seek(&mut self) {
-        if let Some(seeks) = &mut self.table_seeks {
+        if let Some(seeks) = &mut self.unsorted_seeks {
             *seeks = seeks.saturating_add(1);
         }
     }

@@ -1,9 +1,9 @@
-//! Background work: flushes, compactions, filter rebuilds, removing obsolete files.
+//! Background work: flushes, compactions, filter rebuilds, sorted views, removing obsolete files.
 //!
 //! 1. A worker takes the most urgent job: the oldest frozen memtable (one flush at a time), then
 //!    the next plan of the planner or the next step of a requested range compaction, then the next
 //!    table whose filters are to be rebuilt. If there is none of these and a caller waits for
-//!    compactions, it helps with a running one.
+//!    compactions, it helps with a running one. The last is a sorted view that scans lack.
 //! 2. It runs the job without holding a lock, installs the outcome, and looks for the next. A
 //!    compaction may take long: if all workers are compacting and a memtable is frozen, one of them
 //!    flushes it in between, so that no more memtables wait than are filled during a flush. With

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::background::{BackgroundState, Job};
 use crate::engine::Engine;
-use crate::sorted_view::{NoView, build};
+use crate::iter::sorted::{NoView, build};
 use crate::view::View;
 
 impl Engine {
@@ -48,6 +48,8 @@ impl Engine {
         match build(&view.version, &self.files.tables, &self.memory.shares, goes_on) {
             Ok(sorted) => {
                 slot.end(Some(sorted));
+                // Options may have changed meanwhile.
+                self.drop_unwanted_view();
                 self.statistics.jobs.count_sorted_view();
             }
             Err(NoView::Stopped) => slot.end(None),

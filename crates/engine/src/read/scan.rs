@@ -12,14 +12,14 @@ use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::merge::MergeLists;
 use crate::iter::range::{DbCursor, Range};
+use crate::iter::sorted::SortedCursor;
 use crate::iter::source::Source;
 use crate::iter::spare;
 use crate::iter::visible::VisibleCursor;
 use crate::keyspaces::Part;
 use crate::ranges::RangeSet;
-use crate::sorted_view::{FEWEST_RUNS, SortedCursor, SortedView};
 use crate::space::Space;
-use crate::version::TableFile;
+use crate::version::{FEWEST_RUNS, SortedView, TableFile};
 use crate::view::{ReadAt, View};
 
 impl Handle {
@@ -139,7 +139,9 @@ impl Pinned {
         lists.sources.extend(memtables.map(Source::memtable));
         let sources = &mut lists.sources;
         let are_all = bounds.are_all();
-        if let Some(sorted) = self.sorted_view(bounds, gate.is_some()) {
+        let wants_sorted = self.wants_sorted_view(bounds);
+        let sorted = if wants_sorted { self.sorted_view(gate.is_some()) } else { None };
+        if let Some(sorted) = sorted {
             let tables = Arc::clone(&engine.files.tables);
             lists.sources.push(Source::Sorted(SortedCursor::new(sorted, tables, scan)));
             return Ok(self.over(lists, gate, bounds, false));
@@ -161,18 +163,21 @@ impl Pinned {
                 sources.push(level_cursor(run.level(), tables));
             }
         }
-        Ok(self.over(lists, gate, bounds, true))
+        Ok(self.over(lists, gate, bounds, wants_sorted))
     }
 
-    /// The sorted view of all tables, if there is one and the scan wants all of them.
+    /// Whether the scan wants a sorted view of all tables: not if few runs have keys within
+    /// `bounds`.
     #[inline]
-    fn sorted_view(&self, bounds: &Bounds, is_gated: bool) -> Option<Arc<SortedView>> {
+    fn wants_sorted_view(&self, bounds: &Bounds) -> bool {
+        bounds.are_all() || self.runs_within(bounds) >= FEWEST_RUNS
+    }
+
+    /// The sorted view of all tables, if there is one, and no filter lets a gated scan skip any.
+    #[inline]
+    fn sorted_view(&self, is_gated: bool) -> Option<Arc<SortedView>> {
         let sorted = self.view.fences.sorted.load()?;
-        // A scan that skips deleted ranges leaves out tables, or reads only parts of some.
-        let may_skip = self.ranges.is_some() || !self.store.engine.memory.gaps.is_empty();
-        let may_skip = may_skip || is_gated && sorted.has_prefix_filters();
-        let wants_all = bounds.are_all() || self.runs_within(bounds) >= FEWEST_RUNS;
-        (!may_skip && wants_all).then_some(sorted)
+        (!is_gated || !sorted.has_prefix_filters()).then_some(sorted)
     }
 
     /// Number of runs with a table that meets `bounds`.
@@ -190,10 +195,10 @@ impl Pinned {
         lists: MergeLists<Source>,
         gate: Option<Arc<RangeGate>>,
         bounds: &SharedBounds,
-        reads_tables: bool,
+        lacks_sorted: bool,
     ) -> VisibleCursor {
         let Self { view, seqno, ranges, store } = self;
-        VisibleCursor::new(lists, seqno, ranges, gate, bounds.clone(), reads_tables, view, store)
+        VisibleCursor::new(lists, seqno, ranges, gate, bounds.clone(), lacks_sorted, view, store)
     }
 }
 

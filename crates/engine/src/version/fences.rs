@@ -9,6 +9,8 @@
 //! 4. Each fence also holds the address of the table's filter, so that it can be prefetched before
 //!    the table is touched ([`FilterLines`]).
 //!
+//! 5. They also hold the [sorted view](super::sorted) of the version's tables, once it is built.
+//!
 //! Built once per version, when it is installed, and used by every lookup in it.
 
 use std::slice::Iter;
@@ -17,8 +19,7 @@ use std::sync::Arc;
 use trommel_base::{first_word, key_behind};
 use trommel_filter::FilterLines;
 
-use super::{TableFile, Version};
-use crate::sorted_view::SortedSlot;
+use super::{SortedSlot, TableFile, Version};
 
 /// The fences of a version's levels.
 #[derive(Debug)]

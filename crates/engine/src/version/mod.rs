@@ -14,6 +14,7 @@
 mod fences;
 mod kept_files;
 mod shared_files;
+mod sorted;
 mod table_cache;
 mod table_file;
 
@@ -31,6 +32,9 @@ use crate::space::{DEFAULT_ID, id_of};
 
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
 pub(crate) use shared_files::SharedFiles;
+pub(crate) use sorted::{
+    FEWEST_RUNS, MOST_RUNS, RunPlace, SortedBuilder, SortedSlot, SortedView, Sought, runs_of,
+};
 pub(crate) use table_cache::{Reader, TableCache};
 pub use table_file::{FilterMeta, TableMeta};
 pub(crate) use table_file::{Keeping, TableFile};

@@ -177,7 +177,7 @@ impl Draw {
         let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
         options
             .compaction(|c| c.background_bytes_per_second(rate))
-            .reads(|r| r.block_align(rng.bool()))
+            .reads(|r| r.block_align(rng.bool()).sorted_view(rng.u8(..4) > 0))
     }
 
     /// The options of the next open.

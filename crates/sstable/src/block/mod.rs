@@ -29,6 +29,7 @@ mod seek;
 
 pub(crate) use builder::BlockBuilder;
 pub(crate) use position::{Position, Way};
+pub use seek::SeekTarget;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -224,14 +224,24 @@ impl Position {
     /// corrupt, and its key is short.
     #[inline(always)]
     pub(crate) fn next_in(&mut self, block: &Block<'_>) -> Option<KeyHead> {
-        let next = self.i + 1;
-        match self.decode_single(block, next) {
-            Some(head) => {
-                self.i = next;
-                Some(head)
-            }
-            None => self.move_in(block, next, Way::Onward),
+        self.move_near(block, self.i + 1, Way::Onward)
+    }
+
+    /// As `next_in`, to entry `i`, wherever it is.
+    #[inline(always)]
+    pub(crate) fn move_near(
+        &mut self,
+        block: &Block<'_>,
+        i: usize,
+        way: Way,
+    ) -> Option<KeyHead> {
+        if matches!(way, Way::Onward)
+            && let Some(head) = self.decode_single(block, i)
+        {
+            self.i = i;
+            return Some(head);
         }
+        self.move_in(block, i, way)
     }
 
     /// As `next_in`, to the previous entry.

@@ -20,15 +20,21 @@ use crate::format::{Fault, GROUP_ENTRIES};
 const SHOWN_BYTES: usize = WORD_BYTES + 8;
 
 /// What is searched for.
-#[derive(Clone, Copy)]
-struct Target<'k> {
+#[derive(Debug, Clone, Copy)]
+pub struct SeekTarget<'k> {
     key: &'k [u8],
     /// The first bytes of the key as a number of the same order.
     words: u128,
     seqno: SeqNo,
 }
 
-impl Target<'_> {
+impl<'k> SeekTarget<'k> {
+    /// The first entry at or after (`key`, `seqno`).
+    #[inline]
+    pub fn new(key: &'k [u8], seqno: SeqNo) -> Self {
+        Self { key, words: first_words(key), seqno }
+    }
+
     /// The first bytes of the key, followed by zeros.
     #[inline]
     fn shown(&self) -> [u8; SHOWN_BYTES] {
@@ -54,7 +60,7 @@ impl Block<'_> {
     /// Searches for the first entry at or after (`key`, `seqno`).
     #[inline]
     pub(super) fn seek(&self, key: &[u8], seqno: SeqNo) -> Result<SeekResult, Fault> {
-        let target = Target { key, words: first_words(key), seqno };
+        let target = SeekTarget::new(key, seqno);
         match self.seek_by_words(&target) {
             Some(found) => Ok(found),
             None => Ok(SeekResult { i: self.seek_from(0, key, seqno)?, group: None }),
@@ -64,7 +70,7 @@ impl Block<'_> {
     /// As `seek`, if the heads and the target differ in their first bytes and nothing is uncommon.
     /// Apart from the general search, so that it stays in the processor's registers.
     #[inline(never)]
-    fn seek_by_words(&self, target: &Target<'_>) -> Option<SeekResult> {
+    fn seek_by_words(&self, target: &SeekTarget<'_>) -> Option<SeekResult> {
         if self.layout.wide {
             return None;
         }
@@ -117,7 +123,7 @@ impl Block<'_> {
     /// Like `seek`, from the start of the group of entry `from`; returns only the entry.
     #[inline(never)]
     pub(super) fn seek_from(&self, from: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
-        let target = Target { key, words: first_words(key), seqno };
+        let target = SeekTarget::new(key, seqno);
         let first_group = from / GROUP_ENTRIES;
         // Heads before `low` are smaller than the target; heads from `high` on are not.
         let (mut low, mut high) = (first_group, self.count().div_ceil(GROUP_ENTRIES));
@@ -197,9 +203,43 @@ impl Block<'_> {
         (word != sought).then_some(word < sought)
     }
 
+    /// Whether entry `i` is before the target.
+    #[inline]
+    pub(crate) fn is_entry_before(
+        &self,
+        i: usize,
+        target: &SeekTarget<'_>,
+    ) -> Result<bool, Fault> {
+        let group = i - i % GROUP_ENTRIES;
+        let (words, _) = self.narrow_head(group).filter(|_| !self.layout.wide).unwrap_or_default();
+        if words == target.words || words == 0 {
+            return self.is_entry_before_whole(i, target);
+        }
+        // Entries are not before their head.
+        if words > target.words || i == group {
+            return Ok(words < target.words);
+        }
+        let common = (words ^ target.words).leading_zeros() / 8;
+        match self.is_before_by_word(i, common, &target.shown()) {
+            Some(is_before) => Ok(is_before),
+            None => self.is_entry_before_whole(i, target),
+        }
+    }
+
+    #[inline(never)]
+    fn is_entry_before_whole(&self, i: usize, target: &SeekTarget<'_>) -> Result<bool, Fault> {
+        let (prefix, own) = self.key(i)?;
+        let (first, rest) = target.key.split_at(prefix.len().min(target.key.len()));
+        Ok(match prefix.cmp(first) {
+            Ordering::Less => true,
+            Ordering::Greater => false,
+            Ordering::Equal => self.is_before(i, own, rest, target.seqno)?,
+        })
+    }
+
     /// As `is_before_behind`, if the head was read only in part.
     #[inline(never)]
-    fn is_before_whole(&self, i: usize, target: &Target<'_>) -> Result<bool, Fault> {
+    fn is_before_whole(&self, i: usize, target: &SeekTarget<'_>) -> Result<bool, Fault> {
         self.is_before_behind(i, common_prefix(self.head(i)?, target.key), target)
     }
 
@@ -210,7 +250,7 @@ impl Block<'_> {
         &self,
         i: usize,
         common: usize,
-        target: &Target<'_>,
+        target: &SeekTarget<'_>,
     ) -> Result<bool, Fault> {
         let StoredKey { shared, suffix } = self.stored_key(i)?;
         // An entry that shares with the head the byte in which the head is smaller than the target

@@ -45,7 +45,7 @@ use crate::verified::VerifiedBlocks;
 use direction::Direction;
 use entered::EnteredBlock;
 pub use options::ScanOptions;
-pub use place::EntryPlace;
+pub use place::{EntryPlace, Toward};
 use reading::Reading;
 
 /// The parts of a table that a cursor uses: not the filters, so that a long scan keeps none of them

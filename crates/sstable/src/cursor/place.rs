@@ -1,11 +1,12 @@
-//! Moves of a cursor to an entry that is known by its place, without a search.
+//! Moves of a cursor to entries that are known by their places, without a search.
 //!
-//! Called by whoever has recorded places of an immutable table: see the engine's sorted view.
+//! A cursor enters a block first; its entries are then compared or moved to by their numbers in the
+//! block. Called by whoever has recorded places of an immutable table: see the engine's sorted view.
 
-use trommel_base::CursorHints;
+use trommel_base::KeyHead;
 
-use super::{Direction, TableBlocks, TableCursor};
-use crate::block::Way;
+use super::{Direction, NO_BLOCK, TableBlocks, TableCursor};
+use crate::block::{SeekTarget, Way};
 use crate::index::At;
 use crate::{Error, Table};
 
@@ -18,6 +19,25 @@ pub struct EntryPlace {
     pub slot: usize,
     /// The entry, among those of the block, or as many entries after its first one.
     pub entry: usize,
+}
+
+/// The direction of a move to a neighbour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Toward {
+    /// To larger keys.
+    Larger,
+    /// To smaller keys.
+    Smaller,
+}
+
+impl Toward {
+    #[inline]
+    fn way(self) -> Way {
+        match self {
+            Self::Larger => Way::Onward,
+            Self::Smaller => Way::Back,
+        }
+    }
 }
 
 impl Table {
@@ -42,36 +62,90 @@ impl TableCursor {
         self.valid.then_some(EntryPlace { leaf, slot, entry: self.position.i })
     }
 
-    /// Moves to the entry at `place`. Where the table ends before it, the cursor is off the end,
-    /// and the number of entries is returned that are then to be skipped after the table.
+    /// Number of entries of the current block.
+    #[inline]
+    pub fn block_entries(&self) -> usize {
+        self.count()
+    }
+
+    /// Enters the block of `place`. The cursor is then on no entry. Returns the number of the entry
+    /// in its block. If the table ends before it, the error is how many entries are then to be
+    /// skipped after the table.
     ///
     /// # Errors
     /// As [`seek`](trommel_base::Cursor::seek).
-    pub fn seek_to_place(&mut self, place: EntryPlace) -> Result<Option<usize>, Error> {
+    pub fn enter_place(&mut self, place: EntryPlace) -> Result<Result<usize, usize>, Error> {
         let EntryPlace { leaf, slot, mut entry } = place;
         self.restart();
-        let TableBlocks { source, index, .. } = &self.table;
-        index.leaf(leaf, source, &mut self.reading.stats)?;
+        if self.table.index.loaded_leaf(leaf).is_none() {
+            let TableBlocks { source, index, .. } = &self.table;
+            index.leaf(leaf, source, &mut self.reading.stats)?;
+        }
         self.enter_at(At { leaf, slot }, Direction::Forward)?;
         while entry >= self.count() {
             entry -= self.count();
             if !self.enter(Direction::Forward, TableBlocks::next)? {
-                return Ok(Some(entry));
+                return Ok(Err(entry));
             }
         }
-        self.position_at(entry, Way::Onward)?;
-        Ok(None)
+        Ok(Ok(entry))
     }
 
-    /// Whether the current entry comes before (`key`, `seqno`), whose first bytes are `words`;
-    /// `None` off the end.
-    #[inline]
-    pub fn is_before(&self, key: &[u8], words: u128, seqno: u64) -> Option<bool> {
-        let head = self.head()?;
-        if head.words != words {
-            return Some(head.words < words);
+    /// Enters the next block of a scan, or the first or last one if `begins`. The cursor is then on
+    /// no entry. False if there is none.
+    ///
+    /// # Errors
+    /// As [`next`](trommel_base::Cursor::next).
+    pub fn enter_neighbour(&mut self, toward: Toward, begins: bool) -> Result<bool, Error> {
+        self.valid = false;
+        match (toward, begins) {
+            (Toward::Larger, false) => self.enter(Direction::Forward, TableBlocks::next),
+            (Toward::Larger, true) => self.enter(Direction::Forward, TableBlocks::first),
+            (Toward::Smaller, false) => self.enter(Direction::Backward, TableBlocks::previous),
+            (Toward::Smaller, true) => self.enter(Direction::Backward, TableBlocks::last),
         }
-        let order = trommel_base::compare_keys(self.position.key(), key);
-        Some(order.is_lt() || order.is_eq() && head.seqno > seqno)
+    }
+
+    /// Whether entry `i` of the current block comes before `target`. Does not move there.
+    ///
+    /// # Errors
+    /// If the block is corrupt.
+    #[inline]
+    pub fn is_before(&mut self, i: usize, target: &SeekTarget<'_>) -> Result<bool, Error> {
+        let is_before = self.view().map(|block| block.is_entry_before(i, target));
+        is_before.unwrap_or(Err(NO_BLOCK)).map_err(|fault| self.fail(fault))
+    }
+
+    /// Moves to entry `i` of the current block.
+    ///
+    /// # Errors
+    /// If the block is corrupt.
+    #[inline]
+    pub fn move_in_block(&mut self, i: usize, toward: Toward) -> Result<(), Error> {
+        self.position_at(i, toward.way())
+    }
+
+    /// As [`move_in_block`](Self::move_in_block), if the entry needs no decision and its key is
+    /// short. Returns the new head; `None` if the cursor has not moved. It must be on an entry of
+    /// the block, unless it has just entered it.
+    #[inline]
+    pub fn move_at_hand(&mut self, i: usize, toward: Toward) -> Option<KeyHead> {
+        if self.reading.checks_order() {
+            return None;
+        }
+        let head = match self.position.at_hand(i) {
+            Some(head) => head,
+            None => self.decode_at_hand(i, toward)?,
+        };
+        self.valid = true;
+        self.reading.step();
+        Some(head)
+    }
+
+    #[inline(never)]
+    fn decode_at_hand(&mut self, i: usize, toward: Toward) -> Option<KeyHead> {
+        let Self { table, block, position, .. } = self;
+        let block = block.as_ref().filter(|block| i < block.count())?;
+        position.move_near(&block.view(table.map.as_ref()), i, toward.way())
     }
 }

@@ -108,6 +108,12 @@ impl HasLeaf for ListCursor {
     fn leaf(&mut self) -> Option<&mut Self> {
         self.is_leaf.then_some(self)
     }
+
+    type Whole = Self;
+
+    fn whole(&mut self) -> Option<&mut Self> {
+        None
+    }
 }
 
 /// A small generator of well-mixed numbers (splitmix64).
@@ -342,6 +348,12 @@ impl HasLeaf for ChainCursor {
 
     fn leaf(&mut self) -> Option<&mut ListCursor> {
         Some(&mut self.lists[self.at])
+    }
+
+    type Whole = Self;
+
+    fn whole(&mut self) -> Option<&mut Self> {
+        None
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! 1. Each source that is in a table hands out the cursor over that table, its *leaf*. The entry of
 //!    a leaf is known by its [`Rank`]; the least one comes next. After the visit its leaf moves by
-//!    one, and nothing else changes.
+//!    one, and nothing else changes. A source that orders all tables takes their place as a *whole*.
 //! 2. At the end of a leaf's table its source makes the step. A source without a leaf, such as a
 //!    memtable, is stepped entry by entry.
 //! 3. At most [`LEAVES`] sources take part: those that come first. When an entry of another source
@@ -45,6 +45,12 @@ pub(crate) trait HasLeaf: CursorHints {
     /// movement of the whole cursor continues after that table; if it failed, the whole cursor must
     /// seek. `None` if there is none.
     fn leaf(&mut self) -> Option<&mut Self::Leaf>;
+
+    /// A cursor over all tables.
+    type Whole: CursorHints;
+
+    /// The cursor over all tables, if this is such a source: then no other has a leaf.
+    fn whole(&mut self) -> Option<&mut Self::Whole>;
 }
 
 /// The order of entries: the smaller rank comes first in the direction of travel. Long keys with a
@@ -138,11 +144,12 @@ struct Leaves<'a, L> {
 impl<'a, L: CursorHints> Leaves<'a, L> {
     /// Those of `sources` that are on an entry: all, or the first in `order`.
     #[inline]
-    fn new<C: HasLeaf<Leaf = L>>(
+    fn new<C>(
         sources: &'a mut [C],
         heads: &[SourceHead],
         order: &[Ranked],
         direction: Direction,
+        leaf_of: impl Fn(&'a mut C) -> Option<&'a mut L>,
     ) -> Self {
         let mut all = Self {
             count: 0,
@@ -160,7 +167,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
             if !head.live || !is_first {
                 continue;
             }
-            let leaf = source.leaf();
+            let leaf = leaf_of(source);
             // It may have moved since the head was kept.
             let here = leaf.as_ref().and_then(|leaf| leaf.head());
             all.ranks[all.count] =
@@ -338,7 +345,7 @@ impl SkippedEntries {
 
 impl<C: HasLeaf> MergeCursor<C>
 where
-    C::Error: Clone + From<<C::Leaf as Cursor>::Error>,
+    C::Error: Clone + From<<C::Leaf as Cursor>::Error> + From<<C::Whole as Cursor>::Error>,
 {
     /// Moves forward over entries with short keys, offering each to `visit` if its key differs from
     /// the one before. If the merge has moved on past the last key that was taken, returns the mark
@@ -381,13 +388,33 @@ where
         direction: Direction,
         ends: impl Fn() -> bool,
         hides: impl Fn(SeqNo) -> bool,
-        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+        visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
+        match self.sources.iter_mut().any(|source| source.whole().is_some()) {
+            false => self.visit_by(direction, ends, hides, visit, C::leaf),
+            true => self.visit_by(direction, ends, hides, visit, C::whole),
+        }
+    }
+
+    /// As `visit`, where `leaf_of` a source is what takes part.
+    #[inline]
+    fn visit_by<L: CursorHints>(
+        &mut self,
+        direction: Direction,
+        ends: impl Fn() -> bool,
+        hides: impl Fn(SeqNo) -> bool,
+        mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+        leaf_of: impl Fn(&mut C) -> Option<&mut L>,
+    ) -> Result<Option<Mark>, C::Error>
+    where
+        C::Error: From<L::Error>,
+    {
         let Some(mut last) = self.begin_visit(direction) else { return Ok(None) };
         let mut passed = SkippedEntries { last: Rank::LAST, steps: 0, skipped: 0 };
         loop {
             self.top = NO_SOURCE;
-            let mut leaves = Leaves::new(&mut self.sources, &self.heads, &self.order, direction);
+            let Self { sources, heads, order, .. } = self;
+            let mut leaves = Leaves::new(sources, heads, order, direction, &leaf_of);
             let mut halt;
             (halt, last) = match leaves.nothing() {
                 Some(halt) => (halt, last),
@@ -425,7 +452,7 @@ where
     /// Visits the entry of `source`, unless it is to be skipped. Returns the rank of the last one
     /// visited.
     #[inline]
-    fn visit_alone(
+    fn visit_alone<E>(
         &self,
         source: usize,
         newer: Option<SeqNo>,
@@ -433,7 +460,7 @@ where
         passed: &mut SkippedEntries,
         hides: &impl Fn(SeqNo) -> bool,
         visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
-    ) -> Result<Rank, Halt<<C::Leaf as Cursor>::Error>> {
+    ) -> Result<Rank, Halt<E>> {
         let (cursor, direction) = (&self.sources[source], self.direction);
         let Some(entry) = cursor.entry() else { return Err(Halt::Left) };
         let head = entry.internal_key().head();
@@ -453,11 +480,10 @@ where
 
     /// Continues after the `last` one visited. Returns the outcome of the visit, if it ends.
     #[inline]
-    fn go_on(
-        &mut self,
-        halt: Halt<<C::Leaf as Cursor>::Error>,
-        last: Rank,
-    ) -> Result<Option<Option<Mark>>, C::Error> {
+    fn go_on<E>(&mut self, halt: Halt<E>, last: Rank) -> Result<Option<Option<Mark>>, C::Error>
+    where
+        C::Error: From<E>,
+    {
         match halt {
             Halt::Step(source) | Halt::Alone(source, _) => {
                 let direction = self.direction;

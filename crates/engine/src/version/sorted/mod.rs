@@ -9,32 +9,31 @@
 //!    the number of its run, the *selector*, and whether its key is that of the entry before.
 //! 3. The place of an entry is that of its run at the start of the segment, and as many entries
 //!    after it as selectors of the segment before it name the run.
-//! 4. A cursor (`cursor.rs`) searches the segments, then the entries of one, and follows the
-//!    selectors from there on. It enters a run when its first entry comes.
-//! 5. A worker builds it (`build.rs`) once the scans that lacked it have cost as much as building
+//! 4. A cursor ([`crate::iter::sorted`]) searches the segments, then the entries of one, and follows
+//!    the selectors from there on. It enters a run when its first entry comes.
+//! 5. A worker builds it (`builder.rs`) once the scans that lacked it have cost as much as building
 //!    it does (`demand.rs`), and no compaction is due or running, which would replace the version.
 //!
 //! It answers nothing: keys, versions and values are read from the tables. It is not trusted
 //! either: a cursor that finds an entry out of order takes the tables instead, and no other cursor
 //! takes the view from then on.
 
-mod build;
-mod cursor;
+mod builder;
 mod demand;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use trommel_base::{SeqNo, first_words, key_behind};
+use trommel_base::{first_words, key_behind};
 use trommel_sstable::EntryPlace;
 
+use super::TableFile;
 use crate::memory::ViewShare;
 use crate::sync::AtomicBool;
-use crate::version::TableFile;
 
-pub(crate) use build::{NoView, build};
-pub(crate) use cursor::{LostEntry, SortedCursor};
+pub(crate) use builder::{SortedBuilder, runs_of};
 pub(crate) use demand::SortedSlot;
 
 /// Fewer runs are searched one by one for less.
@@ -54,9 +53,9 @@ const EVERY_SELECTOR: u64 = 0x1111_1111_1111_1111;
 pub(crate) struct SortedView {
     runs: Box<[SortedRun]>,
     /// Number of entries.
-    entries: usize,
+    pub(crate) entries: usize,
     /// Entries of a segment, as a power of two.
-    segment_bits: u32,
+    pub(crate) segment_bits: u32,
     /// What all keys begin with.
     prefix: Box<[u8]>,
     /// Of the first key of each segment, the [`first_words`] after the prefix.
@@ -67,8 +66,6 @@ pub(crate) struct SortedView {
     selectors: Box<[u64]>,
     /// Of each entry, a bit: whether its key is that of the entry before.
     repeats: Box<[u64]>,
-    /// The newest sequence number in any table.
-    newest: SeqNo,
     /// Whether any table has a prefix filter, by which scans may skip it.
     has_prefix_filters: bool,
     /// Whether a cursor has found it to be wrong.
@@ -108,7 +105,7 @@ pub(crate) struct RunPlace {
 }
 
 /// Where a key is among the segments.
-enum Sought {
+pub(crate) enum Sought {
     /// Before all entries.
     Start,
     /// After all entries.
@@ -151,7 +148,7 @@ impl SortedRun {
 }
 
 impl SortedView {
-    /// The tables of run `run`.
+    /// The tables of `run`.
     pub(crate) fn tables(&self, run: usize) -> &[Arc<TableFile>] {
         self.runs.get(run).map_or(&[], |run| &run.tables)
     }
@@ -166,9 +163,14 @@ impl SortedView {
         self.has_prefix_filters
     }
 
+    /// Whether no cursor takes it any more.
+    pub(crate) fn note_wrong(&self) {
+        self.is_wrong.store(true, Ordering::Relaxed);
+    }
+
     /// Bytes of memory held by a view of `entries` entries in `runs` runs, without lists that have
     /// one item for each table.
-    fn memory_bytes(entries: usize, runs: usize) -> u64 {
+    pub(crate) fn memory_bytes(entries: usize, runs: usize) -> u64 {
         let segments = entries.div_ceil(1 << segment_bits(runs));
         let of_segments = segments * (size_of::<u128>() + runs * size_of::<StoredPlace>());
         let words = entries.div_ceil(WORD_SELECTORS) + entries.div_ceil(u64::BITS as usize);
@@ -178,33 +180,33 @@ impl SortedView {
 
     /// The segment of entry `at`.
     #[inline]
-    fn segment_of(&self, at: usize) -> usize {
+    pub(crate) fn segment_of(&self, at: usize) -> usize {
         at >> self.segment_bits
     }
 
     /// The first entry of `segment`.
     #[inline]
-    fn start_of(&self, segment: usize) -> usize {
+    pub(crate) fn start_of(&self, segment: usize) -> usize {
         segment << self.segment_bits
     }
 
     /// The run of entry `at`; a run that does not exist if there is no such entry.
     #[inline]
-    fn selector(&self, at: usize) -> usize {
+    pub(crate) fn selector(&self, at: usize) -> usize {
         let word = self.selectors.get(at / WORD_SELECTORS).copied().unwrap_or(u64::MAX);
         (word >> (SELECTOR_BITS * (at % WORD_SELECTORS))) as usize & MOST_RUNS
     }
 
     /// Whether the key of entry `at` is that of the entry before.
     #[inline]
-    fn repeats(&self, at: usize) -> bool {
+    pub(crate) fn repeats(&self, at: usize) -> bool {
         let word = self.repeats.get(at / u64::BITS as usize).copied().unwrap_or(u64::MAX);
         word >> (at % u64::BITS as usize) & 1 != 0
     }
 
     /// The number of entries of `run` in the segment of entry `at` before that.
     #[inline]
-    fn count_before(&self, at: usize, run: usize) -> usize {
+    pub(crate) fn count_before(&self, at: usize, run: usize) -> usize {
         let start = self.start_of(self.segment_of(at));
         let pattern = run as u64 * EVERY_SELECTOR;
         let words = self.selectors.get(start / WORD_SELECTORS..).unwrap_or_default();
@@ -225,14 +227,14 @@ impl SortedView {
     /// The place of the entry of `run` that is `ahead` entries after the first one from the start
     /// of `segment` on.
     #[inline]
-    fn place(&self, segment: usize, run: usize, ahead: usize) -> Option<RunPlace> {
+    pub(crate) fn place(&self, segment: usize, run: usize, ahead: usize) -> Option<RunPlace> {
         let stored = *self.places.get(segment * self.runs.len() + run)?;
         self.runs.get(run)?.place(stored, ahead)
     }
 
     /// Where `key` is among the segments, by the first bytes behind the prefix.
     #[inline]
-    fn find(&self, key: &[u8]) -> Sought {
+    pub(crate) fn find(&self, key: &[u8]) -> Sought {
         let Some(behind) = key_behind(key, &self.prefix) else {
             return if *key < *self.prefix { Sought::Start } else { Sought::End };
         };

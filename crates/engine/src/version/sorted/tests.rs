@@ -1,6 +1,7 @@
 //! Sorted views beside the tables that they order.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use trommel_base::{Cursor, CursorHints, MAX_SEQNO};
@@ -12,8 +13,9 @@ use crate::engine::Engine;
 use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::merge::MergeCursor;
 use crate::memory::MemoryShares;
+use crate::iter::sorted::{NoView, SortedCursor, build};
 use crate::version::Version;
-use crate::{Db, Options};
+use crate::{Db, DbCursor, KeyspaceOptions, Merge, Options, Prefix, Snapshot};
 
 /// A store whose calls do all work, with small tables and blocks, that compacts nothing by itself.
 fn store(change: impl FnOnce(Options) -> Options) -> Db {
@@ -69,10 +71,11 @@ fn some_key(rng: &mut fastrand::Rng, keys: u32) -> Vec<u8> {
     format!("common/{number:06}{tail}").into_bytes()
 }
 
-/// Fills `runs` tables of level 0, after a deeper level if `has_deeper`.
-fn fill(db: &Db, rng: &mut fastrand::Rng, runs: usize, keys: u32, has_deeper: bool) {
+/// Fills `runs` tables of level 0, each by at least so many writes, after a deeper level if
+/// `has_deeper`.
+fn fill(db: &Db, rng: &mut fastrand::Rng, (runs, least): (usize, usize), keys: u32, has_deeper: bool) {
     for run in 0..runs + usize::from(has_deeper) {
-        for _ in 0..rng.usize(1..400) {
+        for _ in 0..rng.usize(least..400) {
             let key = some_key(rng, keys);
             match rng.u8(..8) {
                 0 => _ = db.delete(&key).unwrap(),
@@ -159,7 +162,7 @@ fn a_view_yields_what_the_merge_of_its_tables_does() {
         let keys = [60, 3000][rng.usize(..2)];
         let db = store(|options| options);
         let kept = db.snapshot();
-        fill(&db, &mut rng, runs, keys, has_deeper);
+        fill(&db, &mut rng, (runs, 1), keys, has_deeper);
         let view = built(&db).unwrap();
         assert_eq!(view.runs(), runs + usize::from(has_deeper));
         let mut sorted = sorted(&db, &view);
@@ -207,7 +210,7 @@ fn a_view_takes_at_most_two_bytes_an_entry_of_large_stores() {
 #[test]
 fn what_a_view_takes_is_what_it_has_reserved() {
     let db = store(|options| options);
-    fill(&db, &mut fastrand::Rng::with_seed(5), 4, 2000, true);
+    fill(&db, &mut fastrand::Rng::with_seed(5), (4, 200), 2000, true);
     let before = db.stats().memory.sorted_views;
     let view = built(&db).unwrap();
     let reserved = db.stats().memory.sorted_views - before;
@@ -224,7 +227,7 @@ fn what_a_view_takes_is_what_it_has_reserved() {
 #[test]
 fn a_view_without_memory_for_it_is_refused() {
     let db = store(|options| options.memory_limit(1 << 20));
-    fill(&db, &mut fastrand::Rng::with_seed(5), 4, 2000, true);
+    fill(&db, &mut fastrand::Rng::with_seed(5), (4, 200), 2000, true);
     let held = MemoryShares::reserve_view(&engine(&db).memory.shares, (1 << 17) - 1).unwrap();
     assert_eq!(built(&db).unwrap_err(), NoView::Refused);
     drop(held);
@@ -246,7 +249,7 @@ fn scan_until_built(db: &Db) {
 #[test]
 fn scans_that_lack_a_view_get_one() {
     let db = store(|options| options);
-    fill(&db, &mut fastrand::Rng::with_seed(9), 4, 2000, true);
+    fill(&db, &mut fastrand::Rng::with_seed(9), (4, 200), 2000, true);
     let slot = || engine(&db).view.load_full().fences.sorted.is_built();
     db.wait_idle().unwrap();
     assert!(!slot(), "nobody has scanned");
@@ -272,7 +275,7 @@ fn scans_that_lack_a_view_get_one() {
 #[test]
 fn a_lower_memory_limit_drops_the_view() {
     let db = store(|options| options);
-    fill(&db, &mut fastrand::Rng::with_seed(9), 4, 2000, true);
+    fill(&db, &mut fastrand::Rng::with_seed(9), (4, 200), 2000, true);
     scan_until_built(&db);
     assert!(db.stats().memory.sorted_views > 0);
     let limit = 8 * db.stats().memory.sorted_views;
@@ -281,89 +284,91 @@ fn a_lower_memory_limit_drops_the_view() {
     assert!(fits, "{} of {limit}", db.stats().memory.sorted_views);
 }
 
-/// A view with this change: whatever is wrong in it, scans find all that the tables hold.
-fn with_wrong_view(change: impl Fn(&mut SortedView, &mut fastrand::Rng)) -> (usize, usize) {
-    let (mut wrong, mut found) = (0, 0);
-    for seed in 0..40 {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let db = store(|options| options);
-        fill(&db, &mut rng, 3, 2000, true);
-        let engine = engine(&db);
-        let tables = &engine.files.tables;
-        let mut view = build(&engine.version(), tables, &engine.memory.shares, || true).unwrap();
-        change(&mut view, &mut rng);
-        let expected: BTreeMap<Vec<u8>, Vec<u8>> =
-            db.range(..).map(|entry| entry.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
-        let slot = &engine.view.load_full().fences.sorted;
-        assert!(slot.begin());
-        slot.end(Some(view));
-        let mut cursor = db.cursor().unwrap();
-        for (key, value) in &expected {
-            cursor.seek(key).unwrap();
-            let right = cursor.entry() == Some((&**key, &**value));
-            if slot.load().is_none() {
-                found += 1;
-                break;
-            }
-            wrong += usize::from(!right);
-        }
-        // From now on no scan takes it.
-        if slot.load().is_none() {
-            let now = db.range(..).map(|entry| entry.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec()));
-            assert!(now.eq(expected));
+/// Puts the view of the current version, with this change, in the place of a right one.
+fn plant_view(db: &Db, change: impl FnOnce(&mut SortedView)) {
+    let engine = engine(db);
+    let (tables, shares) = (&engine.files.tables, &engine.memory.shares);
+    let mut view = build(&engine.version(), tables, shares, || true).unwrap();
+    change(&mut view);
+    let slot = &engine.view.load_full().fences.sorted;
+    assert!(slot.begin());
+    slot.end(Some(view));
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn all(db: &Db, is_onward: bool) -> Pairs {
+    let (mut cursor, mut all) = (db.cursor().unwrap(), Vec::new());
+    match is_onward {
+        true => cursor.seek_to_first().unwrap(),
+        false => cursor.seek_to_last().unwrap(),
+    }
+    while let Some((key, value)) = cursor.entry() {
+        all.push((key.to_vec(), value.to_vec()));
+        match is_onward {
+            true => cursor.next().unwrap(),
+            false => cursor.prev().unwrap(),
         }
     }
-    (wrong, found)
+    all
+}
+
+fn is_taken(db: &Db) -> bool {
+    engine(db).view.load_full().fences.sorted.load().is_some()
 }
 
 #[test]
 fn a_seek_that_finds_a_view_wrong_takes_the_tables() {
-    let (_, found) = with_wrong_view(|view, rng| {
-        let at = rng.usize(..view.places.len() / 2);
-        view.places[at..].iter_mut().for_each(|place| *place = NOWHERE);
-    });
-    assert_eq!(found, 40);
+    for seed in 0..40 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let db = store(|options| options);
+        fill(&db, &mut rng, (3, 200), 2000, true);
+        let expected = all(&db, true);
+        plant_view(&db, |view| {
+            let at = rng.usize(..view.places.len() / 2);
+            view.places[at..].fill(NOWHERE);
+        });
+        let mut cursor = db.cursor().unwrap();
+        for (key, value) in &expected {
+            cursor.seek(key).unwrap();
+            assert_eq!(cursor.entry(), Some((&**key, &**value)), "seed {seed}");
+        }
+        assert!(!is_taken(&db), "it was found to be wrong");
+        assert_eq!(all(&db, true), expected);
+    }
+}
+
+/// Selectors that name the runs in another order yield entries that are out of order.
+#[test]
+fn a_step_that_finds_entries_out_of_order_is_noticed() {
+    for seed in 0..20 {
+        let db = store(|options| options);
+        fill(&db, &mut fastrand::Rng::with_seed(seed), (3, 200), 2000, false);
+        plant_view(&db, |view| view.selectors.iter_mut().for_each(|word| *word = word.swap_bytes()));
+        all(&db, seed % 2 == 0);
+        assert!(!is_taken(&db), "seed {seed}");
+    }
 }
 
 #[test]
 fn a_step_that_finds_a_view_wrong_goes_on_in_the_tables() {
     for (seed, is_onward) in (0..20).flat_map(|seed| [(seed, true), (seed, false)]) {
-        let mut rng = fastrand::Rng::with_seed(seed);
         let db = store(|options| options);
-        fill(&db, &mut rng, 3, 2000, true);
-        let engine = engine(&db);
-        let all = |is_onward| {
-            let (mut cursor, mut all) = (db.cursor().unwrap(), Vec::new());
-            match is_onward {
-                true => cursor.seek_to_first().unwrap(),
-                false => cursor.seek_to_last().unwrap(),
-            }
-            while let Some((key, value)) = cursor.entry() {
-                all.push((key.to_vec(), value.to_vec()));
-                match is_onward {
-                    true => cursor.next().unwrap(),
-                    false => cursor.prev().unwrap(),
-                }
-            }
-            all
-        };
-        let expected = all(is_onward);
-        let tables = &engine.files.tables;
-        let mut view = build(&engine.version(), tables, &engine.memory.shares, || true).unwrap();
+        fill(&db, &mut fastrand::Rng::with_seed(seed), (3, 200), 2000, true);
+        let expected = all(&db, is_onward);
         // From one segment to the other end nothing can be entered anew, nor stepped to.
-        let middle = view.entries / 64 * 32;
-        let (of_words, of_places) = (middle / WORD_SELECTORS, middle / 32 * view.runs());
-        let (words, places) = match is_onward {
-            true => (of_words..view.selectors.len(), of_places..view.places.len()),
-            false => (0..of_words, 0..of_places),
-        };
-        view.selectors[words].fill(u64::MAX);
-        view.places[places].fill(NOWHERE);
-        let slot = &engine.view.load_full().fences.sorted;
-        assert!(slot.begin());
-        slot.end(Some(view));
-        assert_eq!(all(is_onward), expected, "seed {seed}");
-        assert!(slot.load().is_none(), "it was found to be wrong");
+        plant_view(&db, |view| {
+            let middle = view.entries / 64 * 32;
+            let (of_words, of_places) = (middle / WORD_SELECTORS, middle / 32 * view.runs());
+            let (words, places) = match is_onward {
+                true => (of_words..view.selectors.len(), of_places..view.places.len()),
+                false => (0..of_words, 0..of_places),
+            };
+            view.selectors[words].fill(u64::MAX);
+            view.places[places].fill(NOWHERE);
+        });
+        assert_eq!(all(&db, is_onward), expected, "seed {seed}");
+        assert!(!is_taken(&db), "it was found to be wrong");
     }
 }
 
@@ -371,7 +376,7 @@ fn a_step_that_finds_a_view_wrong_goes_on_in_the_tables() {
 #[test]
 fn a_view_of_entries_out_of_order_is_refused() {
     let db = store(|options| options);
-    fill(&db, &mut fastrand::Rng::with_seed(3), 3, 2000, false);
+    fill(&db, &mut fastrand::Rng::with_seed(3), (3, 200), 2000, false);
     let engine = engine(&db);
     let mut version = (*engine.version()).clone();
     // Two tables that overlap are no run.
@@ -380,4 +385,138 @@ fn a_view_of_entries_out_of_order_is_refused() {
     assert_eq!(build(&version, tables, shares, || true).unwrap_err(), NoView::Refused);
     assert_eq!(build(&engine.version(), tables, shares, || false).unwrap_err(), NoView::Stopped);
     assert_eq!(db.stats().memory.sorted_views, 0);
+}
+
+/// A scan within one prefix skips tables by their filters, which a view does not.
+#[test]
+fn a_scan_within_a_prefix_takes_the_tables() {
+    let db = store(|o| o.filtering(|f| f.prefix_extractor(Prefix::fixed(4))));
+    for run in 0..3 {
+        (0..100).for_each(|n| _ = db.put(format!("{:04}/{n:03}", 2 * n + run % 2), "v").unwrap());
+        db.flush().unwrap();
+    }
+    plant_view(&db, |_| {});
+    let useful = || db.stats().prefixes.useful;
+    let before = useful();
+    assert_eq!(db.prefix("0001").count(), 1);
+    assert!(useful() > before);
+    assert!(is_taken(&db));
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A cursor that stays open while the store changes, a snapshot, and what both see.
+struct Held {
+    cursor: DbCursor,
+    snapshot: Snapshot,
+    model: Model,
+}
+
+/// Scans `cursor` to and fro and compares it with `model`.
+fn check_cursor(cursor: &mut DbCursor, model: &Model, rng: &mut fastrand::Rng) {
+    let shown = |cursor: &DbCursor| cursor.entry().map(|(k, v)| (k.to_vec(), v.to_vec()));
+    let of = |entry: Option<(&Vec<u8>, &Vec<u8>)>| entry.map(|(k, v)| (k.clone(), v.clone()));
+    for _ in 0..6 {
+        let sought = some_key(rng, 500);
+        let mut expected = if rng.bool() {
+            cursor.seek(&sought).unwrap();
+            of(model.range(sought..).next())
+        } else {
+            cursor.seek_for_prev(&sought).unwrap();
+            of(model.range(..=sought).next_back())
+        };
+        let mut is_onward = rng.bool();
+        for _ in 0..rng.usize(..60) {
+            assert_eq!(shown(cursor), expected);
+            let Some((key, _)) = &expected else { break };
+            if rng.u8(..8) == 0 {
+                is_onward = !is_onward;
+            }
+            expected = if is_onward {
+                cursor.next().unwrap();
+                of(model.range::<Vec<u8>, _>((Bound::Excluded(key), Bound::Unbounded)).next())
+            } else {
+                cursor.prev().unwrap();
+                of(model.range::<Vec<u8>, _>(..key).next_back())
+            };
+        }
+    }
+    let mut visited = Pairs::new();
+    let mut take = |key: &[u8], value: &[u8]| {
+        visited.push((key.to_vec(), value.to_vec()));
+        true
+    };
+    if rng.bool() {
+        cursor.seek_to_first().unwrap();
+        cursor.visit(&mut take).unwrap();
+    } else {
+        cursor.seek_to_last().unwrap();
+        cursor.visit_back(&mut take).unwrap();
+        visited.reverse();
+    }
+    assert!(visited.iter().map(|(k, v)| (k, v)).eq(model));
+}
+
+/// Writes of all kinds, with flushes, compactions and views made in between.
+#[test]
+fn scans_with_views_match_a_model() {
+    let mut taken = 0;
+    for seed in 0..12 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let append = Merge::associative("append", |_, so_far, next| Ok([so_far, next].concat()));
+        let db = store(|o| o.writes(|w| w.merge_operator(append)));
+        let other = db.keyspace("other", KeyspaceOptions::default()).unwrap();
+        let (mut model, mut beside) = (Model::new(), Model::new());
+        let mut held: Vec<Held> = Vec::new();
+        for step in 0..120 {
+            for _ in 0..rng.usize(..60) {
+                let (key, value) = (some_key(&mut rng, 500), vec![step as u8; rng.usize(..20)]);
+                match rng.u8(..40) {
+                    0..=6 => {
+                        db.delete(&key).unwrap();
+                        model.remove(&key);
+                    }
+                    7..=10 => {
+                        db.merge(&key, &value).unwrap();
+                        model.entry(key).or_default().extend(&value);
+                    }
+                    11..=16 => {
+                        other.put(&key, &value).unwrap();
+                        beside.insert(key, value);
+                    }
+                    17 if step > 60 && step < 70 => {
+                        let to = some_key(&mut rng, 500);
+                        db.delete_range(key.clone()..to.clone()).unwrap();
+                        model.retain(|other, _| *other < key || *other >= to);
+                    }
+                    _ => {
+                        db.put(&key, &value).unwrap();
+                        model.insert(key, value);
+                    }
+                }
+            }
+            match rng.u8(..12) {
+                0..=3 => _ = db.flush().unwrap(),
+                4 if step % 3 == 0 || step > 69 => db.compact_range(..).unwrap(),
+                5 if !held.is_empty() => drop(held.swap_remove(rng.usize(..held.len()))),
+                6 => {
+                    let (cursor, snapshot) = (db.cursor().unwrap(), db.snapshot());
+                    held.push(Held { cursor, snapshot, model: model.clone() });
+                }
+                _ => {
+                    engine(&db).view.load_full().fences.sorted.miss(1 << 40);
+                    db.wait_idle().unwrap();
+                }
+            }
+            let mut cursor = db.cursor().unwrap();
+            check_cursor(&mut cursor, &model, &mut rng);
+            check_cursor(&mut other.cursor().unwrap(), &beside, &mut rng);
+            for held in &mut held {
+                check_cursor(&mut held.cursor, &held.model, &mut rng);
+                check_cursor(&mut held.snapshot.cursor().unwrap(), &held.model, &mut rng);
+            }
+        }
+        taken += db.stats().background.sorted_views;
+    }
+    assert!(taken > 100, "{taken} views");
 }

@@ -256,13 +256,16 @@ impl Position {
         if i >= block.count() || (self.first..self.end).contains(&i) {
             return None;
         }
-        // Decoding may overwrite the current entry, which must stay unless the position moves.
+        // Decoding may overwrite the current entry, which must stay unless the position moves. There
+        // is none in a block that was just entered.
         let (at, here) = (self.i, *self.entry());
+        let was_here = (self.first..self.end).contains(&at);
         let is_decoded = self.decode_ahead(block, i, way).is_ok();
         let head = self.at_hand(i).filter(|_| is_decoded);
         if head.is_none() {
             self.decoded[at % TOGETHER] = here;
-            (self.i, self.first, self.end) = (at, at, at + 1);
+            (self.first, self.end) = if was_here { (at, at + 1) } else { (usize::MAX, 0) };
+            self.i = at;
         }
         head
     }

@@ -84,6 +84,7 @@ mod runner;
 mod sequences;
 mod sizes;
 mod skipping;
+mod sorted_views;
 mod stalled;
 mod threads;
 mod user_filters;

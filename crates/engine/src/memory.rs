@@ -105,8 +105,7 @@ impl Ceiling {
     }
 
     fn cache_share(&self) -> u64 {
-        let parts =
-            [&self.memtables, &self.tables, &self.construction, &self.ranges, &self.views];
+        let parts = [&self.memtables, &self.tables, &self.construction, &self.ranges, &self.views];
         let taken = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.load(Relaxed)));
         let left = self.limit.load(Relaxed).saturating_sub(taken);
         left.min(self.cache_bytes.load(Relaxed))

@@ -136,7 +136,6 @@ impl MetricsText {
             ("other", memory.other),
             ("construction", memory.construction),
             ("deleted-ranges", memory.deleted_ranges),
-            ("sorted-views", memory.sorted_views),
         ];
         self.family("memory_bytes", "gauge", "Memory, by component.");
         for (part, bytes) in parts {

@@ -63,7 +63,7 @@ pub struct MemoryStats {
     pub cached_filters: u64,
     /// Limit on the bytes of pinned filters below level 0; `None` if there is none.
     pub pinned_filter_limit: Option<u64>,
-    /// Indexes of open tables.
+    /// Indexes of open tables, and sorted views.
     pub index: u64,
     /// Other memory of open tables.
     pub other: u64,
@@ -72,10 +72,6 @@ pub struct MemoryStats {
     /// Range tombstones of tables, and the gaps without live keys that scans remember. Range
     /// tombstones of memtables count there.
     pub deleted_ranges: u64,
-    /// Sorted views of tables: see
-    /// [`ReadSettings::sorted_view`](crate::settings::ReadSettings::sorted_view). Those of earlier
-    /// versions that open cursors still use are included.
-    pub sorted_views: u64,
 }
 
 impl MemoryStats {
@@ -89,7 +85,6 @@ impl MemoryStats {
             + self.other
             + self.construction
             + self.deleted_ranges
-            + self.sorted_views
     }
 }
 
@@ -161,6 +156,8 @@ impl Engine {
                 cache_hits: totals.scan_cache_hits,
                 entries_skipped: totals.scan_skipped,
                 reseeks: totals.scan_reseeks,
+                sorted_views: self.statistics.jobs.get(JobCounter::SortedViews),
+                sorted_view_bytes: self.memory.shares.views(),
             },
             prefixes: PrefixStats {
                 checked: cells().map(FilterTotals::probes).sum(),
@@ -217,7 +214,6 @@ impl Engine {
                 time: jobs.time(JobCounter::RebuildTime),
                 queued: self.queued_rebuilds(),
             },
-            sorted_views: jobs.get(JobCounter::SortedViews),
             spare_file_bytes: self.files.deletion_queue.spare_bytes(),
             compaction_debt: self.backlog.debt(),
             range_tombstones: version.ranges.len() as u64,
@@ -274,7 +270,7 @@ impl Engine {
                 block_cache: cache.used_bytes,
                 construction: self.memory.shares.construction(),
                 deleted_ranges: self.deleted_range_bytes(),
-                sorted_views: self.memory.shares.views(),
+                index: self.memory.shares.views(),
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =
@@ -361,6 +357,8 @@ mod tests {
             "scan_cache_hits",
             "scan_entries_skipped",
             "scan_reseeks",
+            "sorted_views",
+            "sorted_view_bytes",
             "prefix_checked",
             "prefix_useful",
             "prefix_unused",
@@ -385,7 +383,6 @@ mod tests {
             "filter_rebuild_bytes_written",
             "filter_rebuild_time",
             "filter_rebuilds_queued",
-            "sorted_views",
             "spare_file_bytes",
             "compaction_debt",
             "rate_limited_bytes",

@@ -70,7 +70,7 @@ fn sort(db: &Db, keys: u64) {
     drop(cursor);
     let start = Instant::now();
     db.wait_idle().unwrap();
-    let (time, bytes) = (start.elapsed(), db.stats().memory.sorted_views);
+    let (time, bytes) = (start.elapsed(), db.stats().scans.sorted_view_bytes);
     assert!(bytes > 0, "there is a sorted view");
     let per_key = |all: f64| all / keys as f64;
     let (time, bytes) = (per_key(time.as_nanos() as f64), per_key(bytes as f64));

@@ -46,10 +46,10 @@ mod verdict;
 mod verified;
 mod verify;
 
+pub use block::SeekTarget;
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use cache::{BlockCache, CacheStats};
 pub use compression::Compression;
-pub use block::SeekTarget;
 pub use cursor::{EntryPlace, ScanOptions, TableCursor, Toward};
 pub use error::Error;
 pub use filter_block::FILTER_OVERHEAD_BYTES;

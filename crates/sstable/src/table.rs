@@ -302,6 +302,19 @@ impl Table {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
     }
 
+    /// The number of blocks in each leaf of the index. Reads leaves that are not in memory.
+    ///
+    /// # Errors
+    /// As of any read of the index.
+    pub fn blocks_of_leaves(&self) -> Result<Vec<usize>, Error> {
+        let mut blocks = Vec::with_capacity(self.index.leaf_count());
+        self.index.each_leaf(&self.source, |_, leaf| {
+            blocks.push(leaf.len());
+            Ok::<_, Error>(())
+        })?;
+        Ok(blocks)
+    }
+
     /// Approximate bytes of data blocks before `key`. Reads an index leaf that is not in memory; if
     /// that fails, estimates from the leaf's position among all leaves.
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use trommel_base::{
     Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
 };
-use trommel_sstable::{EntryPlace, ReadStats, ScanOptions, TableCursor, Toward};
+use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
 use crate::error::{Error, Result};
-use crate::version::{Fences, Run, RunPlace, SortedView, TableCache, TableFile};
+use crate::version::{Fences, Run, RunPlace, TableCache, TableFile};
 
 /// Where to continue after a skipped table.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +33,6 @@ pub(crate) enum ScanTables {
         /// Indexes of its tables.
         range: Range<usize>,
     },
-    /// A run of a sorted view.
-    Sorted(Arc<SortedView>, usize),
 }
 
 impl ScanTables {
@@ -47,7 +45,6 @@ impl ScanTables {
         match self {
             Self::List(tables) => tables.len(),
             Self::Run { range, .. } => range.len(),
-            Self::Sorted(view, run) => view.tables(*run).len(),
         }
     }
 
@@ -58,17 +55,13 @@ impl ScanTables {
                 Self::run(fences, *run)?.table(range.start + at)
             }
             Self::Run { .. } => None,
-            Self::Sorted(view, run) => view.tables(*run).get(at),
         }
     }
 
     /// Number of tables that end before `key`.
     fn ending_before(&self, key: &[u8]) -> usize {
-        let in_list =
-            |tables: &[Arc<TableFile>]| tables.partition_point(|table| *table.largest < *key);
         match self {
-            Self::List(tables) => in_list(tables),
-            Self::Sorted(view, run) => in_list(view.tables(*run)),
+            Self::List(tables) => tables.partition_point(|table| *table.largest < *key),
             Self::Run { fences, run, range } => {
                 let before = Self::run(fences, *run).map_or(0, |run| run.ending_before(key));
                 before.clamp(range.start, range.end) - range.start
@@ -78,11 +71,8 @@ impl ScanTables {
 
     /// Number of tables that begin before `key`.
     fn beginning_before(&self, key: &[u8]) -> usize {
-        let in_list =
-            |tables: &[Arc<TableFile>]| tables.partition_point(|table| *table.smallest < *key);
         match self {
-            Self::List(tables) => in_list(tables),
-            Self::Sorted(view, run) => in_list(view.tables(*run)),
+            Self::List(tables) => tables.partition_point(|table| *table.smallest < *key),
             Self::Run { fences, run, range } => {
                 let before = Self::run(fences, *run).map_or(0, |run| run.beginning_before(key));
                 before.clamp(range.start, range.end) - range.start
@@ -189,39 +179,6 @@ impl LevelCursor {
     pub(crate) fn place(&self) -> Option<RunPlace> {
         let within = self.cursor.as_ref()?.place()?;
         Some(RunPlace { table: self.at, within })
-    }
-
-    /// Enters the block of `place`, in which the cursor is on no entry. Returns the number of the
-    /// entry in its block; `None` if there is no such entry. The cursor must have no gate.
-    pub(crate) fn enter_place(&mut self, place: RunPlace) -> Result<Option<usize>> {
-        let RunPlace { mut table, mut within } = place;
-        while let Some(cursor) = self.open(table, SkipDirection::Forward)? {
-            match cursor.enter_place(within)? {
-                Ok(i) => return Ok(Some(i)),
-                Err(behind) => {
-                    (table, within) = (table + 1, EntryPlace { leaf: 0, slot: 0, entry: behind });
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// As `enter_place`, of the block next to the current one, and of its first entry in the
-    /// direction of travel.
-    pub(crate) fn enter_neighbour(&mut self, toward: Toward) -> Result<Option<usize>> {
-        let Some(cursor) = self.cursor.as_mut() else { return Ok(None) };
-        let mut has_entered = cursor.enter_neighbour(toward, false)?;
-        while !has_entered {
-            let (table, direction) = match toward {
-                Toward::Larger => (Some(self.at + 1), SkipDirection::Forward),
-                Toward::Smaller => (self.at.checked_sub(1), SkipDirection::Backward),
-            };
-            let Some(table) = table else { return Ok(None) };
-            let Some(cursor) = self.open(table, direction)? else { return Ok(None) };
-            has_entered = cursor.enter_neighbour(toward, true)?;
-        }
-        let last = || self.cursor.as_ref().map_or(0, TableCursor::block_entries).checked_sub(1);
-        Ok(if toward == Toward::Larger { Some(0) } else { last() })
     }
 
     /// See [`SkipsDeleted::skip_deleted`](super::merge::SkipsDeleted::skip_deleted). Tables that

@@ -27,12 +27,10 @@ impl fmt::Display for MemoryStats {
             mib(self.other),
             mib(self.construction)
         )?;
-        let others =
-            [(self.deleted_ranges, "deleted ranges"), (self.sorted_views, "sorted views")];
-        for (bytes, part) in others.iter().filter(|(bytes, _)| *bytes > 0) {
-            write!(f, ", {:.1} {part}", mib(*bytes))?;
+        match self.deleted_ranges {
+            0 => Ok(()),
+            bytes => write!(f, ", {:.1} deleted ranges", mib(bytes)),
         }
-        Ok(())
     }
 }
 
@@ -65,6 +63,10 @@ impl Stats {
                 "scans: {} entries skipped, {} seeks past versions of a key",
                 self.scans.entries_skipped, self.scans.reseeks
             )?;
+        }
+        if self.scans.sorted_views > 0 {
+            let (count, bytes) = (self.scans.sorted_views, self.scans.sorted_view_bytes);
+            writeln!(f, "scans: {count} sorted views built, {:.1} MiB in memory", mib(bytes))?;
         }
         Ok(())
     }

@@ -43,6 +43,12 @@ pub struct ScanStats {
     /// Seeks that skipped all remaining versions of a key, after stepping over several.
     #[cfg_attr(feature = "serde", serde(rename = "scan_reseeks"))]
     pub reseeks: u64,
+    /// Sorted views that were built: see
+    /// [`ReadSettings::sorted_view`](crate::settings::ReadSettings::sorted_view).
+    pub sorted_views: u64,
+    /// Bytes of sorted views in memory. Those of earlier versions that open cursors still use are
+    /// included.
+    pub sorted_view_bytes: u64,
 }
 
 /// Prefix filters in scans and seeks since the reset.
@@ -186,9 +192,6 @@ pub struct BackgroundStats {
     /// Rebuilds of filters.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub filter_rebuilds: RebuildStats,
-    /// Sorted views that were built since the reset: see
-    /// [`ReadSettings::sorted_view`](crate::settings::ReadSettings::sorted_view).
-    pub sorted_views: u64,
     /// Bytes of obsolete files that are kept for recycling: see
     /// [`WriteSettings::spare_file_bytes`](crate::settings::WriteSettings::spare_file_bytes).
     pub spare_file_bytes: u64,

@@ -229,12 +229,7 @@ impl Position {
 
     /// As `next_in`, to entry `i`, wherever it is.
     #[inline(always)]
-    pub(crate) fn move_near(
-        &mut self,
-        block: &Block<'_>,
-        i: usize,
-        way: Way,
-    ) -> Option<KeyHead> {
+    pub(crate) fn move_near(&mut self, block: &Block<'_>, i: usize, way: Way) -> Option<KeyHead> {
         if matches!(way, Way::Onward)
             && let Some(head) = self.decode_single(block, i)
         {

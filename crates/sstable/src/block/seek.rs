@@ -205,11 +205,7 @@ impl Block<'_> {
 
     /// Whether entry `i` is before the target.
     #[inline]
-    pub(crate) fn is_entry_before(
-        &self,
-        i: usize,
-        target: &SeekTarget<'_>,
-    ) -> Result<bool, Fault> {
+    pub(crate) fn is_entry_before(&self, i: usize, target: &SeekTarget<'_>) -> Result<bool, Fault> {
         let group = i - i % GROUP_ENTRIES;
         let (words, _) = self.narrow_head(group).filter(|_| !self.layout.wide).unwrap_or_default();
         if words == target.words || words == 0 {

@@ -3,12 +3,12 @@
 //! A cursor enters a block first; its entries are then compared or moved to by their numbers in the
 //! block. Called by whoever has recorded places of an immutable table: see the engine's sorted view.
 
-use trommel_base::KeyHead;
+use trommel_base::{KeyHead, Stage};
 
-use super::{Direction, NO_BLOCK, TableBlocks, TableCursor};
+use super::{Direction, NO_BLOCK, Reading, TableBlocks, TableCursor};
+use crate::Error;
 use crate::block::{SeekTarget, Way};
 use crate::index::At;
-use crate::{Error, Table};
 
 /// The place of an entry in its table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,26 +40,29 @@ impl Toward {
     }
 }
 
-impl Table {
-    /// The number of blocks in each leaf of the index. Reads leaves that are not in memory.
-    ///
-    /// # Errors
-    /// As of any read of the index.
-    pub fn blocks_of_leaves(&self) -> Result<Vec<usize>, Error> {
-        let mut blocks = Vec::with_capacity(self.index.leaf_count());
-        self.index.each_leaf(&self.source, |_, leaf| {
-            blocks.push(leaf.len());
-            Ok::<_, Error>(())
-        })?;
-        Ok(blocks)
-    }
-}
-
 impl TableCursor {
     /// The place of the current entry.
     pub fn place(&self) -> Option<EntryPlace> {
         let At { leaf, slot } = self.at;
         self.valid.then_some(EntryPlace { leaf, slot, entry: self.position.i })
+    }
+
+    /// Prefetches what entering the block of `place` will read, as
+    /// [`prefetch_seek`](trommel_base::CursorHints::prefetch_seek) does.
+    pub fn prefetch_place(&self, place: EntryPlace, stage: Stage) {
+        let TableBlocks { source, index, map } = &self.table;
+        let at = At { leaf: place.leaf, slot: place.slot };
+        let Some(leaf) = index.loaded_leaf(at.leaf) else { return };
+        // Where the whole block is copied, a prefetch does not speed that up.
+        if source.mapped && map.is_none() {
+            return;
+        }
+        if stage == Stage::Find {
+            index.prefetch_slot(at);
+            source.prefetch_frame(leaf, at);
+        } else {
+            Reading::prefetch_wanted(source, index, leaf, at);
+        }
     }
 
     /// Number of entries of the current block.

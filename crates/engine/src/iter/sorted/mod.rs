@@ -18,13 +18,14 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use trommel_base::{
-    Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, compare_internal,
+    Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
+    compare_internal,
 };
-use trommel_sstable::{ReadStats, ScanOptions, SeekTarget, TableCursor, Toward};
+use trommel_sstable::{EntryPlace, ReadStats, ScanOptions, SeekTarget, TableCursor, Toward};
 
 use super::level::{LevelCursor, ScanTables};
 use crate::error::{Error, Result};
-use crate::version::{MOST_RUNS, SortedView, Sought, TableCache};
+use crate::version::{MOST_RUNS, RunPlace, SortedView, Sought, TableCache};
 pub(crate) use build::{NoView, build};
 
 /// A run as the cursor knows it. Numbers of entries are counted from the start of the current
@@ -47,6 +48,12 @@ impl RunState {
     }
 }
 
+/// A cursor over one of a run's tables, and which it is.
+struct RunCursor {
+    table: usize,
+    cursor: TableCursor,
+}
+
 /// The entry that a lost cursor was on; of no meaning after a seek.
 #[derive(Debug, Default)]
 pub(crate) struct LostEntry {
@@ -67,16 +74,21 @@ pub(crate) struct SortedCursor {
     /// Its first bytes.
     words: u128,
     states: [RunState; MOST_RUNS],
-    cursors: Vec<Option<LevelCursor>>,
+    cursors: Vec<Option<RunCursor>>,
+    /// Reads of tables that were left.
+    read: ReadStats,
     lost: Option<LostEntry>,
 }
+
+/// Entries after a seek whose blocks are prefetched: those of a short scan.
+const ENTRIES_AHEAD: usize = 8;
 
 /// No run.
 const OFF_END: usize = usize::MAX;
 
 thread_local! {
     /// The memory of a list of cursors, which takes more than allocators serve fast.
-    static KEPT: Cell<Vec<Option<LevelCursor>>> = const { Cell::new(Vec::new()) };
+    static KEPT: Cell<Vec<Option<RunCursor>>> = const { Cell::new(Vec::new()) };
 }
 
 impl Drop for SortedCursor {
@@ -93,14 +105,15 @@ impl SortedCursor {
     pub(crate) fn new(view: Arc<SortedView>, tables: Arc<TableCache>, scan: ScanOptions) -> Self {
         let mut cursors = KEPT.try_with(Cell::take).unwrap_or_default();
         cursors.resize_with(view.runs(), || None);
-        let (states, lost) = ([RunState::default(); MOST_RUNS], None);
-        Self { view, tables, scan, at: 0, run: OFF_END, words: 0, states, cursors, lost }
+        let (states, read) = ([RunState::default(); MOST_RUNS], ReadStats::default());
+        let (at, run, words, lost) = (0, OFF_END, 0, None);
+        Self { view, tables, scan, at, run, words, states, cursors, read, lost }
     }
 
     /// Reads so far.
     pub(crate) fn read_stats(&self) -> ReadStats {
-        let mut read = ReadStats::default();
-        self.cursors.iter().flatten().for_each(|cursor| read.add(&cursor.read_stats()));
+        let mut read = self.read;
+        self.cursors.iter().flatten().for_each(|run| read.add(&run.cursor.stats()));
         read
     }
 
@@ -117,24 +130,66 @@ impl SortedCursor {
 
     /// A cursor over each run, to be merged instead.
     pub(crate) fn runs(&self) -> impl Iterator<Item = LevelCursor> + '_ {
-        (0..self.view.runs()).map(|run| self.run_cursor(run))
-    }
-
-    fn run_cursor(&self, run: usize) -> LevelCursor {
-        let tables = ScanTables::Sorted(Arc::clone(&self.view), run);
-        LevelCursor::new(tables, Arc::clone(&self.tables), self.scan)
+        let tables = |run| ScanTables::List(self.view.tables(run).to_vec());
+        let cursor = move |run| LevelCursor::new(tables(run), Arc::clone(&self.tables), self.scan);
+        (0..self.view.runs()).map(cursor)
     }
 
     /// The cursor of the current run.
     #[inline]
-    fn current(&self) -> Option<&LevelCursor> {
-        self.cursors.get(self.run)?.as_ref()
+    fn current(&self) -> Option<&TableCursor> {
+        self.cursors.get(self.run)?.as_ref().map(|run| &run.cursor)
     }
 
     /// The table's cursor of `run`, if the run was entered.
     #[inline]
     fn table(&mut self, run: usize) -> Option<&mut TableCursor> {
-        self.cursors.get_mut(run)?.as_mut()?.table()
+        self.cursors.get_mut(run)?.as_mut().map(|run| &mut run.cursor)
+    }
+
+    /// The cursor over `table` of `run`, opened unless it is the present one; `None` if there is no
+    /// such table.
+    fn open(&mut self, run: usize, table: usize) -> Result<Option<&mut TableCursor>> {
+        let Some(room) = self.cursors.get_mut(run) else { return Ok(None) };
+        if room.as_ref().is_none_or(|known| known.table != table) {
+            let Some(file) = self.view.tables(run).get(table) else { return Ok(None) };
+            let reader = self.tables.reader(file)?;
+            if let Some(left) = room {
+                self.read.add(&left.cursor.stats());
+            }
+            *room = Some(RunCursor { table, cursor: reader.cursor(self.scan) });
+        }
+        Ok(room.as_mut().map(|run| &mut run.cursor))
+    }
+
+    /// Prefetches the blocks of the entries from `at` on that a short scan in this direction will
+    /// enter, all of them before any is waited for.
+    fn prefetch(&mut self, at: usize, toward: Toward) -> Result<()> {
+        let segment = self.view.segment_of(at);
+        let (start, end) = (self.view.start_of(segment), self.view.start_of(segment + 1));
+        let ahead = match toward {
+            Toward::Larger => at..end.min(at + ENTRIES_AHEAD),
+            Toward::Smaller => start.max((at + 1).saturating_sub(ENTRIES_AHEAD))..at + 1,
+        };
+        let mut wanted = 0_u32;
+        for run in ahead.map(|at| self.view.selector(at)) {
+            let is_entered = self.states.get(run).is_none_or(|state| state.is_entered);
+            wanted |= u32::from(!is_entered) << run;
+        }
+        // A single prefetch overlaps with nothing.
+        if wanted.count_ones() < 2 {
+            return Ok(());
+        }
+        for stage in [Stage::Find, Stage::Prefetch] {
+            for run in (0..self.view.runs()).filter(|run| wanted >> run & 1 != 0) {
+                if let Some(place) = self.view.place(segment, run, 0)
+                    && let Some(cursor) = self.open(run, place.table)?
+                {
+                    cursor.prefetch_place(place.within, stage);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Forgets where the runs' cursors are.
@@ -154,6 +209,7 @@ impl SortedCursor {
     #[inline]
     fn reach(&mut self, run: usize, number: i32) -> Result<Option<usize>> {
         let Some(state) = self.states.get(run).copied() else { return Ok(None) };
+        let mut toward = None;
         if state.is_entered
             && let Some(table) = self.table(run)
         {
@@ -163,41 +219,66 @@ impl SortedCursor {
             if (i as usize) < entries {
                 return Ok(Some(i as usize));
             }
-            let toward = if i < 0 { Toward::Smaller } else { Toward::Larger };
-            if i == -1 || i as usize == entries {
-                return self.enter(run, number, |cursor| cursor.enter_neighbour(toward));
-            }
+            let is_next = i == -1 || i as usize == entries;
+            toward = is_next.then_some(if i < 0 { Toward::Smaller } else { Toward::Larger });
         }
-        let Ok(ahead) = usize::try_from(number) else { return Ok(None) };
-        let segment = self.view.segment_of(self.at);
-        let Some(place) = self.view.place(segment, run, ahead) else { return Ok(None) };
-        self.enter(run, number, |cursor| cursor.enter_place(place))
+        self.enter(run, number, toward)
     }
 
-    /// Enters the block of entry `number` of `run` by this movement, which returns the entry's
-    /// number in the block.
+    /// As `reach`, of an entry in another block: that next to the current one in this direction, or
+    /// the one in which the view places it.
     #[inline(never)]
-    fn enter(
-        &mut self,
-        run: usize,
-        number: i32,
-        movement: impl FnOnce(&mut LevelCursor) -> Result<Option<usize>>,
-    ) -> Result<Option<usize>> {
-        if self.cursors.get(run).is_none_or(Option::is_none) {
-            let cursor = self.run_cursor(run);
-            let Some(room) = self.cursors.get_mut(run) else { return Ok(None) };
-            *room = Some(cursor);
+    fn enter(&mut self, run: usize, number: i32, toward: Option<Toward>) -> Result<Option<usize>> {
+        if let Some(state) = self.states.get_mut(run) {
+            state.is_entered = false;
         }
-        let Some(state) = self.states.get_mut(run) else { return Ok(None) };
-        let Some(cursor) = self.cursors.get_mut(run).and_then(Option::as_mut) else {
-            return Ok(None);
+        let entered = match toward {
+            Some(toward) => self.enter_neighbour(run, toward)?,
+            None => self.enter_place(run, number)?,
         };
-        state.is_entered = false;
-        let entered = movement(cursor)?;
-        if let Some(i) = entered {
+        if let Some(i) = entered
+            && let Some(state) = self.states.get_mut(run)
+        {
             (state.is_entered, state.first) = (true, number - i as i32);
         }
         Ok(entered)
+    }
+
+    fn enter_place(&mut self, run: usize, number: i32) -> Result<Option<usize>> {
+        let segment = self.view.segment_of(self.at);
+        let ahead = usize::try_from(number).ok();
+        let place = ahead.and_then(|ahead| self.view.place(segment, run, ahead));
+        let Some(RunPlace { mut table, mut within }) = place else { return Ok(None) };
+        while let Some(cursor) = self.open(run, table)? {
+            match cursor.enter_place(within)? {
+                Ok(i) => return Ok(Some(i)),
+                Err(behind) => {
+                    (table, within) = (table + 1, EntryPlace { leaf: 0, slot: 0, entry: behind });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Enters the block next to the current one of `run`. Returns the number of its first entry in
+    /// this direction; `None` if there is no such block.
+    fn enter_neighbour(&mut self, run: usize, toward: Toward) -> Result<Option<usize>> {
+        let known = self.cursors.get(run).and_then(Option::as_ref);
+        let (mut table, mut begins) = (known.map(|known| known.table), false);
+        while let Some(at) = table
+            && let Some(cursor) = self.open(run, at)?
+        {
+            if cursor.enter_neighbour(toward, begins)? {
+                let last = cursor.block_entries().checked_sub(1);
+                return Ok(if toward == Toward::Larger { Some(0) } else { last });
+            }
+            begins = true;
+            table = match toward {
+                Toward::Larger => Some(at + 1),
+                Toward::Smaller => at.checked_sub(1),
+            };
+        }
+        Ok(None)
     }
 
     /// Moves the cursor of `run` to entry `number`. False if there is none.
@@ -270,6 +351,7 @@ impl SortedCursor {
     /// Moves to entry `at` of the view, which was found by a seek. False if the view is wrong.
     fn land(&mut self, at: usize, toward: Toward) -> Result<bool> {
         self.count_at(at);
+        self.prefetch(at, toward)?;
         let view = &*self.view;
         let run = view.selector(at);
         for (other, state) in self.states.iter_mut().enumerate().take(view.runs()) {

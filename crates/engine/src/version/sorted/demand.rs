@@ -80,7 +80,10 @@ impl SortedSlot {
     /// Whether a view may be built, whether or not it is worth it.
     fn may_be_built(&self) -> bool {
         let is_possible = (FEWEST_RUNS..=MOST_RUNS).contains(&self.runs);
-        is_possible && !self.is_refused.load(Relaxed) && !self.is_begun.load(Relaxed) && !self.is_built()
+        is_possible
+            && !self.is_refused.load(Relaxed)
+            && !self.is_begun.load(Relaxed)
+            && !self.is_built()
     }
 
     /// Whether a view is worth its cost, and may be built.

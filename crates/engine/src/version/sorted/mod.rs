@@ -36,8 +36,8 @@ use crate::sync::AtomicBool;
 pub(crate) use builder::{SortedBuilder, runs_of};
 pub(crate) use demand::SortedSlot;
 
-/// Fewer runs are searched one by one for less.
-pub(crate) const FEWEST_RUNS: usize = 2;
+/// Fewer runs are searched one by one for less: see the page on performance.
+pub(crate) const FEWEST_RUNS: usize = if cfg!(any(test, shuttle)) { 2 } else { 10 };
 /// Most runs: as many as a selector can name, and one number that names none.
 pub(crate) const MOST_RUNS: usize = 15;
 
@@ -177,7 +177,6 @@ impl SortedView {
         (of_segments + words * size_of::<u64>() + size_of::<Self>()) as u64
     }
 
-
     /// The segment of entry `at`.
     #[inline]
     pub(crate) fn segment_of(&self, at: usize) -> usize {
@@ -217,7 +216,8 @@ impl SortedView {
             let differing = differing | differing >> 2;
             let same = !(differing | differing >> 1) & EVERY_SELECTOR;
             let shown = left.min(WORD_SELECTORS);
-            let mask = if shown < WORD_SELECTORS { (1 << (SELECTOR_BITS * shown)) - 1 } else { u64::MAX };
+            let mask =
+                if shown < WORD_SELECTORS { (1 << (SELECTOR_BITS * shown)) - 1 } else { u64::MAX };
             count += (same & mask).count_ones() as usize;
             left -= shown;
         }

@@ -128,6 +128,8 @@ trees=$!
   scans 1 deep read
   scans 1 deep mapped
   scans 4 runs cached
+  scans 12 runs cached
+  scans 12 runs sorted
 } >"$scratch/scan-counts"
 for mode in log nolog batch; do puts "$mode"; done >"$scratch/put-counts"
 for kind in standard blocked paired ribbon; do probes "$kind"; done >"$scratch/probe-counts"

@@ -1,4 +1,5 @@
-//! The memory of the lists of a scan's sources, which each thread keeps for its next scan.
+//! The memory of the lists of a scan's sources, which each thread keeps for its next scan, and the
+//! blocks that its scans have entered for lack of a sorted view.
 //!
 //! A source holds a whole cursor over a table, so the list takes some kilobytes: more than
 //! allocators serve from their fast lists, and short scans need one each. Only memory is kept: the
@@ -12,23 +13,24 @@ use super::source::Source;
 /// Most sources whose memory is kept, some 15 KiB.
 const MOST_KEPT: usize = 16;
 
-/// Seeks of a thread that are counted together, as all threads count at one place.
-const COUNTED_TOGETHER: u32 = 64;
+/// Blocks of a thread that are counted together, as all threads count at one place.
+const COUNTED_TOGETHER: u64 = 1024;
 
 thread_local! {
-    static SEEKS: Cell<u32> = const { Cell::new(0) };
+    static BLOCKS: Cell<u64> = const { Cell::new(0) };
     static KEPT: Cell<Option<MergeLists<Source>>> = const { Cell::new(None) };
 }
 
-/// Counts seeks of this thread. Returns their number once they are to be counted elsewhere.
-pub(super) fn count(seeks: u32) -> Option<u64> {
-    let count = |kept: &Cell<u32>| {
-        let all = kept.get().saturating_add(seeks);
+/// Counts blocks that scans of this thread have entered. Returns their number once they are to be
+/// counted elsewhere.
+pub(super) fn count(blocks: u64) -> Option<u64> {
+    let count = |kept: &Cell<u64>| {
+        let all = kept.get() + blocks;
         let is_enough = all >= COUNTED_TOGETHER;
         kept.set(if is_enough { 0 } else { all });
-        is_enough.then_some(u64::from(all))
+        is_enough.then_some(all)
     };
-    SEEKS.try_with(count).ok().flatten()
+    BLOCKS.try_with(count).ok().flatten()
 }
 
 /// Lists with room for `count` sources, and none in them.

@@ -74,8 +74,8 @@ pub(crate) struct VisibleCursor {
     skipped: u64,
     /// Seeks that skipped the rest of a key's versions.
     reseeks: u64,
-    /// Seeks in all tables for lack of a sorted view, if it is wanted.
-    unsorted_seeks: Option<u32>,
+    /// Whether it reads tables for lack of a sorted view.
+    lacks_sorted: bool,
     /// The buffer for that value if it cannot be shared.
     values: SliceBuffer,
     opener: Opener,
@@ -107,8 +107,10 @@ impl Drop for VisibleCursor {
             }
         });
         spare::keep(self.merge.take_lists());
-        let seeks = self.unsorted_seeks.unwrap_or_default();
-        if spare::count(seeks).is_some_and(|seeks| self._view.fences.sorted.miss(seeks)) {
+        if self.lacks_sorted
+            && let Some(blocks) = spare::count(read.block_reads + read.cache_hits)
+            && self._view.fences.sorted.miss(blocks)
+        {
             self.store.engine.background.wake();
         }
     }
@@ -137,7 +139,7 @@ impl VisibleCursor {
             bounds,
             skipped: 0,
             reseeks: 0,
-            unsorted_seeks: lacks_sorted.then_some(0),
+            lacks_sorted,
             values: SliceBuffer::default(),
             opener: store.engine.access.opener(),
             _view: view,
@@ -214,17 +216,9 @@ impl VisibleCursor {
         self.settle_backward()
     }
 
-    #[inline]
-    fn count_seek(&mut self) {
-        if let Some(seeks) = &mut self.unsorted_seeks {
-            *seeks = seeks.saturating_add(1);
-        }
-    }
-
     /// Moves to the first visible key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
-        self.count_seek();
         self.position = Position::OffEnd;
         self.merge.seek(key, self.seqno)?;
         self.settle_forward(None)
@@ -233,7 +227,6 @@ impl VisibleCursor {
     /// Moves to the last visible key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
-        self.count_seek();
         self.position = Position::OffEnd;
         self.merge.seek_before(key)?;
         self.settle_backward()

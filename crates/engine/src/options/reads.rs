@@ -47,7 +47,7 @@ settings! {
         /// larger than memory.
         block_align: bool = false;
         /// Whether a sorted view of all tables is made in memory, with which a scan searches once
-        /// instead of in each sorted run. It is made in the background, at rest, if there are 2 to
+        /// instead of in each sorted run. It is made in the background, at rest, if there are 10 to
         /// 15 runs, and once scans have lost as much time without it as it takes to make: a merge
         /// of all tables. It takes about 2 bytes for each entry, of the
         /// [`memory_limit`](crate::Options::memory_limit) at most an eighth, and is dropped with

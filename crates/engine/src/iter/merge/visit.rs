@@ -392,8 +392,21 @@ where
     ) -> Result<Option<Mark>, C::Error> {
         match self.sources.iter_mut().any(|source| source.whole().is_some()) {
             false => self.visit_by(direction, ends, hides, visit, C::leaf),
-            true => self.visit_by(direction, ends, hides, visit, C::whole),
+            true => self.visit_whole(direction, ends, hides, visit),
         }
+    }
+
+    /// As `visit`, of a whole. Apart, so that the visit of leaves is inlined as if it were the only
+    /// one.
+    #[inline(never)]
+    fn visit_whole(
+        &mut self,
+        direction: Direction,
+        ends: impl Fn() -> bool,
+        hides: impl Fn(SeqNo) -> bool,
+        visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
+    ) -> Result<Option<Mark>, C::Error> {
+        self.visit_by(direction, ends, hides, visit, C::whole)
     }
 
     /// As `visit`, where `leaf_of` a source is what takes part.

@@ -1,19 +1,19 @@
 //! When a view is worth its cost, and where it is held.
 //!
 //! Building a view costs a merge of all tables, and every flush and compaction makes another
-//! necessary. Nobody knows how many seeks will come until the next one. So a view is built once the
-//! seeks that lacked it have cost as much more as it will cost: at worst, all of that is paid
-//! twice.
+//! necessary. Nobody knows how many scans will come until the next one. So a view is built once the
+//! scans that lacked it have cost as much more as it will cost: at worst, all of that is paid twice.
+//!
+//! A seek enters a block in each run. For each, it takes about as many instructions more than in a
+//! view as building takes for an entry, some 600 to 800 at ten to fifteen runs. A long scan loses
+//! several times as much for each block that it enters. So scans have lost enough once they have
+//! entered as many blocks as there are entries.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{FEWEST_RUNS, MOST_RUNS, SortedView};
 use crate::sync::{AtomicBool, AtomicU64, SwapOption};
-
-/// Building a view costs about as much for each entry as a view saves in this part of a seek, for
-/// each run. Measured by instructions: see the page on performance.
-const ENTRIES_FOR_SEEK_OF_RUN: u64 = 4;
 
 /// The sorted view of one version, once it is built.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct SortedSlot {
     /// Entries of its tables.
     entries: u64,
     view: SwapOption<SortedView>,
-    /// Seeks that searched all tables for lack of a view.
+    /// Blocks that scans have entered for lack of a view.
     missed: AtomicU64,
     /// Whether it is being built.
     is_begun: AtomicBool,
@@ -92,16 +92,16 @@ impl SortedSlot {
     }
 
     fn is_worth_it(&self, missed: u64) -> bool {
-        let saved = missed.saturating_mul(self.runs as u64 * ENTRIES_FOR_SEEK_OF_RUN);
-        missed > 0 && saved >= self.entries
+        missed > 0 && missed >= self.entries
     }
 
-    /// Counts seeks that lacked a view. Returns whether it has become worth its cost by them.
-    pub(crate) fn miss(&self, seeks: u64) -> bool {
+    /// Counts blocks that scans have entered for lack of a view. Returns whether it has become worth
+    /// its cost by them.
+    pub(crate) fn miss(&self, blocks: u64) -> bool {
         if !self.may_be_built() {
             return false;
         }
-        let before = self.missed.fetch_add(seeks, Relaxed);
-        !self.is_worth_it(before) && self.is_worth_it(before.saturating_add(seeks))
+        let before = self.missed.fetch_add(blocks, Relaxed);
+        !self.is_worth_it(before) && self.is_worth_it(before.saturating_add(blocks))
     }
 }

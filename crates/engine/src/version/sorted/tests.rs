@@ -241,13 +241,17 @@ fn a_view_without_memory_for_it_is_refused() {
     assert!(built(&db).is_ok());
 }
 
+/// Enters more blocks than there are entries.
+fn seek_often(cursor: &mut DbCursor) {
+    let mut rng = fastrand::Rng::with_seed(1);
+    (0..10_000).for_each(|_| cursor.seek(some_key(&mut rng, 2000)).unwrap());
+}
+
 /// Makes the view of the current version due, and the calls build it.
 fn scan_until_built(db: &Db) {
     let slot = &engine(db).view.load_full().fences.sorted;
     let mut cursor = db.cursor().unwrap();
-    for _ in 0..2_000 {
-        cursor.seek("").unwrap();
-    }
+    seek_often(&mut cursor);
     drop(cursor);
     db.wait_idle().unwrap();
     assert!(slot.is_built());
@@ -273,7 +277,7 @@ fn scans_that_lack_a_view_get_one() {
     db.set_options(|options| options.reads(|r| r.sorted_view(false))).unwrap();
     assert!(!slot());
     let mut cursor = db.cursor().unwrap();
-    (0..2_000).for_each(|_| cursor.seek("").unwrap());
+    seek_often(&mut cursor);
     drop(cursor);
     db.wait_idle().unwrap();
     assert!(!slot());

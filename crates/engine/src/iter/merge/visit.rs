@@ -3,7 +3,8 @@
 //!
 //! 1. Each source that is in a table hands out the cursor over that table, its *leaf*. The entry of
 //!    a leaf is known by its [`Rank`]; the least one comes next. After the visit its leaf moves by
-//!    one, and nothing else changes. A source that orders all tables takes their place as a *whole*.
+//!    one, and nothing else changes. A source that orders all tables takes their place as a
+//!    *whole*.
 //! 2. At the end of a leaf's table its source makes the step. A source without a leaf, such as a
 //!    memtable, is stepped entry by entry.
 //! 3. At most [`LEAVES`] sources take part: those that come first. When an entry of another source

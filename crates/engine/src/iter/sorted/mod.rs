@@ -204,8 +204,8 @@ impl SortedCursor {
         (self.run, self.lost) = (OFF_END, Some(lost));
     }
 
-    /// Enters the block of entry `number` of `run`. Returns its number in the block; `None` if there
-    /// is no such entry.
+    /// Enters the block of entry `number` of `run`. Returns its number in the block; `None` if
+    /// there is no such entry.
     #[inline]
     fn reach(&mut self, run: usize, number: i32) -> Result<Option<usize>> {
         let Some(state) = self.states.get(run).copied() else { return Ok(None) };

@@ -31,7 +31,7 @@ impl SortedCursor {
         self.end_skip(entry, end.filter(|end| *end > at), Toward::Larger)
     }
 
-    /// See [`SkipsDeleted::skip_deleted_back`](crate::iter::merge::SkipsDeleted::skip_deleted_back).
+    /// As `skip_deleted`, backward.
     pub(crate) fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool> {
         let Some(entry) = self.here() else { return Ok(false) };
         let (at, newer) = (self.at, self.newer_runs(covering, from, Some(&entry.key)));
@@ -75,8 +75,8 @@ impl SortedCursor {
         })
     }
 
-    /// Moves to entry `end`, or off the end after the last one; `None` if the view is wrong. Returns
-    /// that it has moved.
+    /// Moves to entry `end`, or off the end after the last one; `None` if the view is wrong.
+    /// Returns that it has moved.
     fn end_skip(&mut self, from: LostEntry, end: Option<usize>, toward: Toward) -> Result<bool> {
         self.run = OFF_END;
         let has_landed = match end {

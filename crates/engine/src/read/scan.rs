@@ -170,7 +170,8 @@ impl Pinned {
     /// `bounds`.
     #[inline]
     fn wants_sorted_view(&self, bounds: &Bounds) -> bool {
-        bounds.are_all() || self.runs_within(bounds) >= FEWEST_RUNS
+        self.view.fences.sorted.is_possible()
+            && (bounds.are_all() || self.runs_within(bounds) >= FEWEST_RUNS)
     }
 
     /// The sorted view of all tables, if there is one, and no filter lets a gated scan skip any.

@@ -251,8 +251,8 @@ impl Position {
         if i >= block.count() || (self.first..self.end).contains(&i) {
             return None;
         }
-        // Decoding may overwrite the current entry, which must stay unless the position moves. There
-        // is none in a block that was just entered.
+        // Decoding may overwrite the current entry, which must stay unless the position moves.
+        // There is none in a block that was just entered.
         let (at, here) = (self.i, *self.entry());
         let was_here = (self.first..self.end).contains(&at);
         let is_decoded = self.decode_ahead(block, i, way).is_ok();

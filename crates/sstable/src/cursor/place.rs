@@ -1,7 +1,8 @@
 //! Moves of a cursor to entries that are known by their places, without a search.
 //!
 //! A cursor enters a block first; its entries are then compared or moved to by their numbers in the
-//! block. Called by whoever has recorded places of an immutable table: see the engine's sorted view.
+//! block. Called by whoever has recorded places of an immutable table, as the engine's sorted view
+//! has.
 
 use trommel_base::{KeyHead, Stage};
 

@@ -2,7 +2,8 @@
 //!
 //! Building a view costs a merge of all tables, and every flush and compaction makes another
 //! necessary. Nobody knows how many scans will come until the next one. So a view is built once the
-//! scans that lacked it have cost as much more as it will cost: at worst, all of that is paid twice.
+//! scans that lacked it have cost as much more as it will cost: at worst, all of that is paid
+//! twice.
 //!
 //! A seek enters a block in each run. For each, it takes about as many instructions more than in a
 //! view as building takes for an entry, some 600 to 800 at ten to fifteen runs. A long scan loses
@@ -35,6 +36,12 @@ impl SortedSlot {
     /// Of a version with so many runs, and so many entries in them.
     pub(crate) fn new(runs: usize, entries: u64) -> Self {
         Self { runs, entries, ..Self::default() }
+    }
+
+    /// Whether a view of so many runs is ever built.
+    #[inline]
+    pub(crate) fn is_possible(&self) -> bool {
+        (FEWEST_RUNS..=MOST_RUNS).contains(&self.runs)
     }
 
     /// The view, if there is one.
@@ -79,7 +86,7 @@ impl SortedSlot {
 
     /// Whether a view may be built, whether or not it is worth it.
     fn may_be_built(&self) -> bool {
-        let is_possible = (FEWEST_RUNS..=MOST_RUNS).contains(&self.runs);
+        let is_possible = self.is_possible();
         is_possible
             && !self.is_refused.load(Relaxed)
             && !self.is_begun.load(Relaxed)
@@ -95,8 +102,8 @@ impl SortedSlot {
         missed > 0 && missed >= self.entries
     }
 
-    /// Counts blocks that scans have entered for lack of a view. Returns whether it has become worth
-    /// its cost by them.
+    /// Counts blocks that scans have entered for lack of a view. Returns whether it has become
+    /// worth its cost by them.
     pub(crate) fn miss(&self, blocks: u64) -> bool {
         if !self.may_be_built() {
             return false;

@@ -9,8 +9,8 @@
 //!    the number of its run, the *selector*, and whether its key is that of the entry before.
 //! 3. The place of an entry is that of its run at the start of the segment, and as many entries
 //!    after it as selectors of the segment before it name the run.
-//! 4. A cursor ([`crate::iter::sorted`]) searches the segments, then the entries of one, and follows
-//!    the selectors from there on. It enters a run when its first entry comes.
+//! 4. A cursor ([`crate::iter::sorted`]) searches the segments, then the entries of one, and
+//!    follows the selectors from there on. It enters a run when its first entry comes.
 //! 5. A worker builds it (`builder.rs`) once the scans that lacked it have cost as much as building
 //!    it does (`demand.rs`), and no compaction is due or running, which would replace the version.
 //!

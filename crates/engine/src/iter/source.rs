@@ -46,12 +46,12 @@ impl Cursor for Source {
 
     fn seek_to_first(&mut self) -> Result<()> {
         each!(self, cursor => cursor.seek_to_first()?);
-        if self.is_lost() { self.instead(|merge| merge.seek_to_first()) } else { Ok(()) }
+        if self.is_lost() { self.instead(Cursor::seek_to_first) } else { Ok(()) }
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
         each!(self, cursor => cursor.seek_to_last()?);
-        if self.is_lost() { self.instead(|merge| merge.seek_to_last()) } else { Ok(()) }
+        if self.is_lost() { self.instead(Cursor::seek_to_last) } else { Ok(()) }
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<()> {
@@ -67,13 +67,13 @@ impl Cursor for Source {
     #[inline]
     fn next(&mut self) -> Result<()> {
         each!(self, cursor => cursor.next()?);
-        if self.is_lost() { self.step_instead(|merge| merge.next()) } else { Ok(()) }
+        if self.is_lost() { self.step_instead(Cursor::next) } else { Ok(()) }
     }
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
         each!(self, cursor => cursor.prev()?);
-        if self.is_lost() { self.step_instead(|merge| merge.prev()) } else { Ok(()) }
+        if self.is_lost() { self.step_instead(Cursor::prev) } else { Ok(()) }
     }
 
     #[inline]

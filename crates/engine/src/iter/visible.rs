@@ -123,7 +123,6 @@ impl VisibleCursor {
         ranges: Option<Arc<RangeSet>>,
         gate: Option<Arc<RangeGate>>,
         bounds: SharedBounds,
-        lacks_sorted: bool,
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
@@ -139,12 +138,18 @@ impl VisibleCursor {
             bounds,
             skipped: 0,
             reseeks: 0,
-            lacks_sorted,
+            lacks_sorted: false,
             values: SliceBuffer::default(),
             opener: store.engine.access.opener(),
             _view: view,
             store,
         }
+    }
+
+    /// Sets whether it reads tables for lack of a sorted view.
+    #[inline]
+    pub(crate) fn set_lacks_sorted(&mut self, lacks_sorted: bool) {
+        self.lacks_sorted = lacks_sorted;
     }
 
     /// An error, off the end, if the store was closed or belongs to another process.

@@ -199,7 +199,10 @@ impl Pinned {
         lacks_sorted: bool,
     ) -> VisibleCursor {
         let Self { view, seqno, ranges, store } = self;
-        VisibleCursor::new(lists, seqno, ranges, gate, bounds.clone(), lacks_sorted, view, store)
+        let bounds = bounds.clone();
+        let mut cursor = VisibleCursor::new(lists, seqno, ranges, gate, bounds, view, store);
+        cursor.set_lacks_sorted(lacks_sorted);
+        cursor
     }
 }
 

@@ -121,8 +121,8 @@ impl SortedRun {
         let EntryPlace { leaf, slot, entry } = place.within;
         let of_leaf = |known: &Leaf| (known.table as usize, known.leaf as usize);
         let at = self.leaves.binary_search_by_key(&(place.table, leaf), of_leaf).ok()?;
-        let block = self.leaves.get(at)?.first as usize + slot;
-        let [b0, b1, b2, 0, ..] = block.to_le_bytes() else { return None };
+        let block = self.leaves.get(at)?.first.checked_add(u32::try_from(slot).ok()?)?;
+        let [b0, b1, b2, 0] = block.to_le_bytes() else { return None };
         let [e0, e1] = u16::try_from(entry).ok()?.to_le_bytes();
         Some([b0, b1, b2, e0, e1])
     }

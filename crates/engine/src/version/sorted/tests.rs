@@ -128,7 +128,7 @@ fn compare(
         };
         assert_eq!(shown(sorted), shown(merge), "after a seek");
         for _ in 0..rng.usize(..80) {
-            let is_onward = if rng.u8(..10) == 0 { rng.bool() } else { way % 2 == 0 };
+            let is_onward = if rng.u8(..10) == 0 { rng.bool() } else { way.is_multiple_of(2) };
             let is_at_hand = rng.bool();
             before = shown(merge);
             let begins_key = sorted.begins_key();
@@ -356,7 +356,7 @@ fn a_step_that_finds_entries_out_of_order_is_noticed() {
         let db = store(|options| options);
         fill(&db, &mut fastrand::Rng::with_seed(seed), (3, 200), 2000, false);
         plant_view(&db, |view| {
-            view.selectors.iter_mut().for_each(|word| *word = word.swap_bytes())
+            view.selectors.iter_mut().for_each(|word| *word = word.swap_bytes());
         });
         all(&db, seed % 2 == 0);
         assert!(!is_taken(&db), "seed {seed}");
@@ -509,7 +509,7 @@ fn scans_with_views_match_a_model() {
                 }
             }
             match rng.u8(..12) {
-                0..=3 => _ = db.flush().unwrap(),
+                0..=3 => db.flush().unwrap(),
                 4 if step % 3 == 0 || step > 69 => db.compact_range(..).unwrap(),
                 5 if !held.is_empty() => drop(held.swap_remove(rng.usize(..held.len()))),
                 6 => {

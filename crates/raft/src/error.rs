@@ -29,7 +29,7 @@ pub enum Error {
         /// Why they are not.
         source: rmp_serde::decode::Error,
     },
-    /// The runtime ended before the work that it was given.
+    /// The runtime or the state machine ended before the work was done.
     Interrupted,
 }
 
@@ -54,7 +54,9 @@ impl fmt::Display for Error {
                 "{what} in the store cannot be decoded: {source}; open it with the types it was \
                  written with"
             ),
-            Self::Interrupted => f.write_str("the runtime ended before its work was done"),
+            Self::Interrupted => {
+                f.write_str("the runtime or the state machine ended before the work was done")
+            }
         }
     }
 }

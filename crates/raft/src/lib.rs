@@ -57,15 +57,19 @@ mod blocking;
 mod error;
 mod key_value;
 mod log_store;
+mod purges;
 mod records;
 mod snapshot_file;
 mod snapshots;
 mod state_machine;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use openraft::RaftTypeConfig;
 use trommel::Db;
+
+use purges::Purges;
 
 pub use error::{Error, Result};
 pub use key_value::{KeyValue, KeyValueConfig, KeyValueRequest, KeyValueResponse};
@@ -90,6 +94,7 @@ where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
     A: Application<C>,
 {
-    let state_machine = StateMachine::open(db, name, snapshots.as_ref(), application)?;
-    Ok((LogStore::open(db, name)?, state_machine))
+    let purges = Arc::new(Purges::open(db, name)?);
+    let log = LogStore::open(db, name, Arc::clone(&purges))?;
+    Ok((log, StateMachine::open(db, name, purges, snapshots.as_ref(), application)?))
 }

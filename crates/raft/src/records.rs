@@ -25,6 +25,9 @@ pub(crate) const APPLIED: &str = "applied";
 /// [`CurrentSnapshot`].
 pub(crate) const SNAPSHOT: &str = "snapshot";
 
+/// What an entry of the log is called in an error.
+pub(crate) const ENTRY: &str = "a log entry";
+
 /// What the state machine has applied. It is written together with what it describes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound = "")]
@@ -50,6 +53,17 @@ pub(crate) struct CurrentSnapshot<C: RaftTypeConfig> {
     pub(crate) meta: SnapshotMeta<C::NodeId, C::Node>,
     /// The number of its file.
     pub(crate) file: u64,
+}
+
+/// The key of the entry with this index: keys are in the order of their bytes.
+#[allow(clippy::big_endian_bytes, reason = "little-endian keys would be in another order")]
+pub(crate) fn key_of(index: u64) -> [u8; 8] {
+    index.to_be_bytes()
+}
+
+/// The keyspace of a node's log.
+pub(crate) fn log_keyspace(db: &trommel::Db, name: &str) -> Result<Keyspace> {
+    Ok(db.keyspace(format!("{name}.log"), KeyspaceOptions::new())?)
 }
 
 /// The keyspace of a node's metadata.

@@ -21,6 +21,7 @@ use trommel::{
 
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
+use crate::purges::Purges;
 use crate::records::{self, APPLIED, Applied};
 use crate::snapshot_file::SnapshotFile;
 use crate::snapshots::Snapshots;
@@ -79,6 +80,7 @@ pub struct StateMachine<C: RaftTypeConfig, A> {
     applied: Applied<C>,
     state: StateReader,
     snapshots: Arc<Snapshots<C>>,
+    purges: Arc<Purges<C>>,
     /// Last field: it may close the store.
     db: Db,
 }
@@ -102,7 +104,13 @@ where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
     A: Application<C>,
 {
-    pub(crate) fn open(db: &Db, name: &str, snapshots: &Path, application: A) -> Result<Self> {
+    pub(crate) fn open(
+        db: &Db,
+        name: &str,
+        purges: Arc<Purges<C>>,
+        snapshots: &Path,
+        application: A,
+    ) -> Result<Self> {
         let meta = records::meta_keyspace(db, name)?;
         let applied: Applied<C> = records::read(&meta, APPLIED)?.unwrap_or_default();
         let own = state_name(name, applied.state);
@@ -121,6 +129,7 @@ where
             applied,
             state: StateReader { state: Arc::new(RwLock::new(state)) },
             snapshots: Arc::new(Snapshots::open(db, name, snapshots)?),
+            purges,
             db: db.clone(),
         })
     }
@@ -160,6 +169,7 @@ where
         }
         transaction.keyspace(&self.meta)?.put(APPLIED, records::encode(APPLIED, &applied)?)?;
         transaction.commit_with(WriteOptions::os())?;
+        self.purges.applied(applied.log_id.clone())?;
         self.applied = applied;
         Ok(())
     }
@@ -189,11 +199,18 @@ where
         let mut batch = WriteBatch::new();
         batch.keyspace(&self.meta).put(APPLIED, records::encode(APPLIED, &applied)?);
         self.snapshots.install(meta, file, batch)?;
+        self.purges.applied(applied.log_id.clone())?;
         let previous = self.state.keyspace();
         self.state.replace(state);
         self.applied = applied;
         self.db.drop_keyspace(previous.name())?;
         Ok(())
+    }
+}
+
+impl<C: RaftTypeConfig, A> Drop for StateMachine<C, A> {
+    fn drop(&mut self) {
+        self.purges.end();
     }
 }
 

@@ -7,6 +7,8 @@
 //! Values are MessagePack with the names of fields: a type of the application may get another field
 //! with a default, and old entries can still be read.
 
+use std::io;
+
 use openraft::{LogId, RaftTypeConfig, SnapshotMeta, StoredMembership};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -74,6 +76,28 @@ pub(crate) fn meta_keyspace(db: &trommel::Db, name: &str) -> Result<Keyspace> {
 /// The value as it is stored.
 pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>> {
     rmp_serde::to_vec_named(value).map_err(|source| Error::Encode { what, source })
+}
+
+/// The number of bytes that [`encode`] returns.
+pub(crate) fn encoded_bytes<T: Serialize>(what: &'static str, value: &T) -> Result<usize> {
+    let mut count = ByteCount(0);
+    rmp_serde::encode::write_named(&mut count, value)
+        .map_err(|source| Error::Encode { what, source })?;
+    Ok(count.0)
+}
+
+/// Counts what is written to it.
+struct ByteCount(usize);
+
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The value that was stored as `bytes`.

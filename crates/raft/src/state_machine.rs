@@ -22,12 +22,15 @@ use trommel::{
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::purges::Purges;
-use crate::records::{self, APPLIED, Applied};
+use crate::records::{self, APPLIED, Applied, ENTRY};
 use crate::snapshot_file::SnapshotFile;
 use crate::snapshots::Snapshots;
 
 /// Entries that are applied in one transaction, whose writes are in memory until it commits.
 const ENTRIES_AT_ONCE: usize = 256;
+
+/// Bytes of encoded entries after which a transaction ends.
+const BYTES_AT_ONCE: usize = 4 << 20;
 
 /// What an application does with the requests that the cluster has agreed on.
 pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
@@ -38,7 +41,8 @@ pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
     /// state only, not on time, randomness, or anything else of the node.
     ///
     /// # Errors
-    /// Those of `state`. They stop the node, so a request that is refused is a response instead.
+    /// Those of `state`. They stop the node, and since all nodes apply the same, the whole cluster:
+    /// a request that is refused, as for a key that is too long, is a response instead.
     fn apply(&self, state: &KeyspaceTransaction<'_>, request: C::D) -> trommel::Result<C::R>;
 
     /// The options of the state's keyspace. They must not have a `ttl`: entries would not expire at
@@ -99,6 +103,12 @@ fn state_name(name: &str, number: u64) -> String {
     format!("{name}.state.{number}")
 }
 
+/// Whether a keyspace is one of the states of the node `name`.
+fn is_state_name(name: &str, keyspace: &str) -> bool {
+    let number = keyspace.strip_prefix(name).and_then(|rest| rest.strip_prefix(".state."));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
 impl<C, A> StateMachine<C, A>
 where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
@@ -115,10 +125,9 @@ where
         let applied: Applied<C> = records::read(&meta, APPLIED)?.unwrap_or_default();
         let own = state_name(name, applied.state);
         let state = db.keyspace(&own, application.keyspace_options())?;
-        let prefix = format!("{name}.state.");
         // States that were not installed completely, or not dropped.
-        for other in db.list_keyspaces()?.iter().filter(|other| other.starts_with(&prefix)) {
-            if *other != own {
+        for other in db.list_keyspaces()? {
+            if other != own && is_state_name(name, &other) {
                 db.drop_keyspace(other)?;
             }
         }
@@ -146,7 +155,7 @@ where
     C::R: Default,
     A: Application<C>,
 {
-    /// Applies entries in one transaction.
+    /// Applies the first entries in one transaction: as many as are small enough together.
     fn apply_together(
         &mut self,
         entries: impl Iterator<Item = Entry<C>>,
@@ -156,7 +165,10 @@ where
         let mut applied = self.applied.clone();
         let transaction = self.db.begin();
         let in_state = transaction.keyspace(&state)?;
-        for Entry { log_id, payload } in entries {
+        let mut bytes = 0;
+        for entry in entries {
+            bytes += records::encoded_bytes(ENTRY, &entry)?;
+            let Entry { log_id, payload } = entry;
             responses.push(match payload {
                 EntryPayload::Blank => C::R::default(),
                 EntryPayload::Normal(request) => self.application.apply(&in_state, request)?,
@@ -166,6 +178,9 @@ where
                 }
             });
             applied.log_id = Some(log_id);
+            if bytes >= BYTES_AT_ONCE {
+                break;
+            }
         }
         transaction.keyspace(&self.meta)?.put(APPLIED, records::encode(APPLIED, &applied)?)?;
         transaction.commit_with(WriteOptions::os())?;

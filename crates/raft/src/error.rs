@@ -29,6 +29,11 @@ pub enum Error {
         /// Why they are not.
         source: rmp_serde::decode::Error,
     },
+    /// A node's name is empty or has a dot, so that its keyspaces could be those of another node.
+    InvalidName {
+        /// The name.
+        name: String,
+    },
     /// The runtime or the state machine ended before the work was done.
     Interrupted,
 }
@@ -54,6 +59,9 @@ impl fmt::Display for Error {
                 "{what} in the store cannot be decoded: {source}; open it with the types it was \
                  written with"
             ),
+            Self::InvalidName { name } => {
+                write!(f, "{name:?} cannot be the name of a node: give it one without a dot")
+            }
             Self::Interrupted => {
                 f.write_str("the runtime or the state machine ended before the work was done")
             }
@@ -68,7 +76,7 @@ impl std::error::Error for Error {
             Self::Snapshot(error) => error.get_ref().and_then(|inner| inner.source()),
             Self::Encode { source, .. } => Some(source),
             Self::Decode { source, .. } => Some(source),
-            Self::Interrupted => None,
+            Self::InvalidName { .. } | Self::Interrupted => None,
         }
     }
 }

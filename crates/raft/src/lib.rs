@@ -78,11 +78,11 @@ pub use snapshot_file::SnapshotFile;
 pub use state_machine::{Application, SnapshotBuilder, StateMachine, StateReader};
 
 /// Opens the storage of the Raft node `name` in `db`, or creates it: in keyspaces of which each
-/// begins with the name and a dot, and in the directory `snapshots`, which is its own. It is
+/// begins with the name, which has no dot, and a dot, and in the directory `snapshots`, which is its own. It is
 /// created if it does not exist; its parent must. Open a node once at a time.
 ///
 /// # Errors
-/// [`Error::Store`]; [`Error::Snapshot`] if the directory cannot be used; [`Error::Decode`] if the
+/// [`Error::InvalidName`]; [`Error::Store`]; [`Error::Snapshot`] if the directory cannot be used; [`Error::Decode`] if the
 /// node was written with other types.
 pub fn open<C, A>(
     db: &Db,
@@ -94,6 +94,11 @@ where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
     A: Application<C>,
 {
+    if name.is_empty() || name.contains('.') {
+        return Err(Error::InvalidName { name: name.to_owned() });
+    }
+    // What a store that is still open shows of an earlier node need not be durable.
+    db.sync()?;
     let purges = Arc::new(Purges::open(db, name)?);
     let log = LogStore::open(db, name, Arc::clone(&purges))?;
     Ok((log, StateMachine::open(db, name, purges, snapshots.as_ref(), application)?))

@@ -8,7 +8,7 @@ use openraft::{
     Entry, EntryPayload, LogId, LogIdOptionExt, RaftLogReader, RaftSnapshotBuilder, StorageHelper,
     Vote,
 };
-use trommel_raft::{KeyValueConfig, KeyValueRequest};
+use trommel_raft::{KeyValue, KeyValueConfig, KeyValueRequest};
 use trommel_sim::{Policy, SimDisk};
 
 use crate::node::{Node, log_id, members, open, put, run};
@@ -31,6 +31,22 @@ fn appended_entries_survive_a_power_failure() {
     run(node.log.blocking_append(entries.clone())).unwrap();
     let mut node = open(disk.crash(Policy::SYNCED, 1).disk()).unwrap();
     assert_eq!(run(node.log.try_get_log_entries(..)).unwrap(), entries);
+}
+
+/// What a node reads when it is opened is durable, even if the store was open all the time.
+#[test]
+fn what_an_open_has_read_survives_a_power_failure() {
+    run(async {
+        let disk = SimDisk::new();
+        let Node { db, log, mut machine } = open(disk.clone()).unwrap();
+        machine.apply([put(log_id(1, 1), "key", "value")]).await.unwrap();
+        drop((log, machine));
+        let (_log, mut machine) =
+            trommel_raft::open::<KeyValueConfig, _>(&db, "node", "snapshots", KeyValue).unwrap();
+        let (read, _) = machine.applied_state().await.unwrap();
+        let mut after = open(disk.crash(Policy::SYNCED, 1).disk()).unwrap();
+        assert_eq!(after.machine.applied_state().await.unwrap().0, read);
+    });
 }
 
 /// What a node has promised at a moment.

@@ -5,9 +5,9 @@ use std::io::SeekFrom;
 use openraft::storage::RaftStateMachine;
 use openraft::{RaftSnapshotBuilder, Snapshot};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
-use trommel::Error;
 use trommel::vfs::{Access, Vfs};
-use trommel_raft::KeyValueConfig;
+use trommel::{Error, KeyspaceOptions};
+use trommel_raft::{KeyValue, KeyValueConfig};
 use trommel_sim::MemoryVfs;
 
 use crate::node::{Node, log_id, members, open, put, run};
@@ -88,6 +88,49 @@ fn a_snapshot_has_the_state_and_the_members() {
         follower.machine.apply([put(log_id(3, 5), "d", "value")]).await.unwrap();
         assert_eq!(keys(&follower), ["a", "b", "c", "d"]);
     });
+}
+
+/// openraft sends a chunk again if it got no reply, and then the whole snapshot under the same id.
+#[test]
+fn a_snapshot_is_received_although_replies_were_lost() {
+    run(async {
+        let mut leader = applied(&MemoryVfs::new(), &["a", "b", "c"]).await;
+        let mut snapshot = built(&mut leader).await;
+        let mut bytes = Vec::new();
+        tokio::io::copy(&mut snapshot.snapshot, &mut bytes).await.unwrap();
+        let mut follower = open(MemoryVfs::new()).unwrap();
+        let mut received = follower.machine.begin_receiving_snapshot().await.unwrap();
+        let chunks: Vec<_> = (0..).step_by(100).zip(bytes.chunks(100)).collect();
+        for (at, chunk) in chunks[..2].iter().chain(&chunks) {
+            for _ in 0..2 {
+                received.seek(SeekFrom::Start(*at)).await.unwrap();
+                received.write_all(chunk).await.unwrap();
+            }
+        }
+        follower.machine.install_snapshot(&snapshot.meta, received).await.unwrap();
+        assert_eq!(keys(&follower), ["a", "b", "c"]);
+    });
+}
+
+#[test]
+fn keyspaces_of_others_are_left_alone() {
+    let vfs = MemoryVfs::new();
+    let names = ["node.state.backup", "node.state.7b", "node.state.+7", "node.stated"];
+    let node = open(vfs.clone()).unwrap();
+    for name in names.iter().chain(&["node.state.7"]) {
+        node.db.keyspace(name, KeyspaceOptions::new()).unwrap();
+    }
+    drop(node);
+    let node = open(vfs).unwrap();
+    let found = node.db.list_keyspaces().unwrap();
+    assert!(names.iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");
+    assert!(!found.iter().any(|name| name == "node.state.7"), "what no record names is dropped");
+    // Its keyspaces could be those of the states of another node.
+    for name in ["node.state", ""] {
+        let opened = trommel_raft::open::<KeyValueConfig, _>(&node.db, name, "others", KeyValue);
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains(&format!("{name:?}")), "{error}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use openraft::AnyError;
 
@@ -34,6 +35,11 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The node is open: a part of it was not dropped.
+    InUse {
+        /// The directory of its snapshots, which holds the lock.
+        snapshots: PathBuf,
+    },
     /// The runtime or the state machine ended before the work was done.
     Interrupted,
 }
@@ -62,6 +68,12 @@ impl fmt::Display for Error {
             Self::InvalidName { name } => {
                 write!(f, "{name:?} cannot be the name of a node: give it one without a dot")
             }
+            Self::InUse { snapshots } => write!(
+                f,
+                "the node with the snapshots in {} is in use: drop all of its parts first, and \
+                 openraft's Raft, whose tasks may outlast its shutdown",
+                snapshots.display()
+            ),
             Self::Interrupted => {
                 f.write_str("the runtime or the state machine ended before the work was done")
             }
@@ -76,7 +88,7 @@ impl std::error::Error for Error {
             Self::Snapshot(error) => error.get_ref().and_then(|inner| inner.source()),
             Self::Encode { source, .. } => Some(source),
             Self::Decode { source, .. } => Some(source),
-            Self::InvalidName { .. } | Self::Interrupted => None,
+            Self::InvalidName { .. } | Self::InUse { .. } | Self::Interrupted => None,
         }
     }
 }

@@ -56,6 +56,7 @@
 mod blocking;
 mod error;
 mod key_value;
+mod lease;
 mod log_store;
 mod purges;
 mod records;
@@ -70,6 +71,7 @@ use openraft::RaftTypeConfig;
 use trommel::Db;
 
 use purges::Purges;
+use snapshots::Snapshots;
 
 pub use error::{Error, Result};
 pub use key_value::{KeyValue, KeyValueConfig, KeyValueRequest, KeyValueResponse};
@@ -79,10 +81,15 @@ pub use state_machine::{Application, SnapshotBuilder, StateMachine, StateReader}
 
 /// Opens the storage of the Raft node `name` in `db`, or creates it: in keyspaces of which each
 /// begins with the name, which has no dot, and a dot, and in the directory `snapshots`, which is its own. It is
-/// created if it does not exist; its parent must. Open a node once at a time.
+/// created if it does not exist; its parent must.
+///
+/// A node is opened once at a time, which a lock in that directory ensures: its parts keep it, and
+/// so do those that openraft made of them. `Raft::shutdown` does not wait for all of them; drop the
+/// `Raft`, and try again while this returns [`Error::InUse`]. A node that is opened twice with two
+/// directories is not detected.
 ///
 /// # Errors
-/// [`Error::InvalidName`]; [`Error::Store`]; [`Error::Snapshot`] if the directory cannot be used; [`Error::Decode`] if the
+/// [`Error::InvalidName`]; [`Error::InUse`]; [`Error::Store`]; [`Error::Snapshot`] if the directory cannot be used; [`Error::Decode`] if the
 /// node was written with other types.
 pub fn open<C, A>(
     db: &Db,
@@ -97,9 +104,12 @@ where
     if name.is_empty() || name.contains('.') {
         return Err(Error::InvalidName { name: name.to_owned() });
     }
+    let snapshots = snapshots.as_ref();
+    let lease = lease::take(&**db.vfs(), snapshots)?;
     // What a store that is still open shows of an earlier node need not be durable.
     db.sync()?;
     let purges = Arc::new(Purges::open(db, name)?);
-    let log = LogStore::open(db, name, Arc::clone(&purges))?;
-    Ok((log, StateMachine::open(db, name, purges, snapshots.as_ref(), application)?))
+    let log = LogStore::open(db, name, Arc::clone(&lease), Arc::clone(&purges))?;
+    let snapshots = Snapshots::open(db, name, lease, snapshots)?;
+    Ok((log, StateMachine::open(db, name, purges, snapshots, application)?))
 }

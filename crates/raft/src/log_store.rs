@@ -23,6 +23,7 @@ use trommel::{Db, Keyspace, WriteBatch, WriteOptions};
 
 use crate::blocking::{blocking, sync_then};
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::purges::Purges;
 use crate::records::{self, COMMITTED, ENTRY, VOTE, key_of};
 
@@ -35,14 +36,15 @@ pub struct LogStore<C: RaftTypeConfig> {
     log: Keyspace,
     meta: Keyspace,
     purges: Arc<Purges<C>>,
+    _lease: Lease,
     /// Last field: it may close the store.
     db: Db,
 }
 
 impl<C: RaftTypeConfig> LogStore<C> {
-    pub(crate) fn open(db: &Db, name: &str, purges: Arc<Purges<C>>) -> Result<Self> {
+    pub(crate) fn open(db: &Db, name: &str, lease: Lease, purges: Arc<Purges<C>>) -> Result<Self> {
         let (log, meta) = (records::log_keyspace(db, name)?, records::meta_keyspace(db, name)?);
-        Ok(Self { log, meta, purges, db: db.clone() })
+        Ok(Self { log, meta, purges, _lease: lease, db: db.clone() })
     }
 
     /// The entries of `range`, as many as are there; at least one of them, and after that none

@@ -12,6 +12,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use trommel::vfs::{Access, ReadFile, Vfs, WriteFile};
 
+use crate::lease::Lease;
+
 /// Bytes that are copied at once.
 const COPIED_BYTES: usize = 1 << 20;
 
@@ -38,13 +40,20 @@ pub(crate) struct ReceivedFile {
     number: u64,
     file: Box<dyn WriteFile>,
     is_kept: bool,
+    /// Until it is removed, no other open of the node can use its name.
+    _lease: Lease,
 }
 
 impl ReceivedFile {
     /// Begins the file with this number.
-    pub(crate) fn create(vfs: &Arc<dyn Vfs>, path: PathBuf, number: u64) -> io::Result<Self> {
+    pub(crate) fn create(
+        vfs: &Arc<dyn Vfs>,
+        path: PathBuf,
+        number: u64,
+        lease: Lease,
+    ) -> io::Result<Self> {
         let file = vfs.create(&path)?;
-        Ok(Self { vfs: Arc::clone(vfs), path, number, file, is_kept: false })
+        Ok(Self { vfs: Arc::clone(vfs), path, number, file, is_kept: false, _lease: lease })
     }
 
     /// Appends what it does not have of `bytes`, which begin at `offset`. openraft sends a chunk

@@ -7,7 +7,6 @@
 //! * A snapshot that is installed becomes a keyspace of its own, by ingesting its file. One synced
 //!   write then makes it the state, and the previous keyspace is dropped.
 
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use openraft::storage::RaftStateMachine;
@@ -70,8 +69,10 @@ impl StateReader {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn replace(&self, keyspace: Keyspace) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = keyspace;
+    /// Replaces the keyspace, and returns the previous one.
+    fn replace(&self, keyspace: Keyspace) -> Keyspace {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *state, keyspace)
     }
 }
 
@@ -118,7 +119,7 @@ where
         db: &Db,
         name: &str,
         purges: Arc<Purges<C>>,
-        snapshots: &Path,
+        snapshots: Snapshots<C>,
         application: A,
     ) -> Result<Self> {
         let meta = records::meta_keyspace(db, name)?;
@@ -137,7 +138,7 @@ where
             meta,
             applied,
             state: StateReader { state: Arc::new(RwLock::new(state)) },
-            snapshots: Arc::new(Snapshots::open(db, name, snapshots)?),
+            snapshots: Arc::new(snapshots),
             purges,
             db: db.clone(),
         })
@@ -202,23 +203,25 @@ where
         };
         let name = state_name(&self.name, applied.state);
         let (db, options) = (self.db.clone(), self.application.keyspace_options());
-        let snapshots = Arc::clone(&self.snapshots);
-        let (state, file) = blocking(move || {
+        let (keyspace, reader) = (self.meta.clone(), self.state.clone());
+        let (snapshots, purges) = (Arc::clone(&self.snapshots), Arc::clone(&self.purges));
+        let meta = meta.clone();
+        self.applied = blocking(move || {
             let mut file = snapshot.received(|| snapshots.receive()).map_err(Error::Snapshot)?;
             let path = file.complete().map_err(Error::Snapshot)?;
+            // An installation that failed may have left one.
+            db.drop_keyspace(&name)?;
             let state = db.keyspace(name, options)?;
             state.ingest([path])?;
-            Ok((state, file))
+            let mut batch = WriteBatch::new();
+            batch.keyspace(&keyspace).put(APPLIED, records::encode(APPLIED, &applied)?);
+            snapshots.install(&meta, file, batch)?;
+            purges.applied(applied.log_id.clone())?;
+            let previous = reader.replace(state);
+            db.drop_keyspace(previous.name())?;
+            Ok(applied)
         })
         .await?;
-        let mut batch = WriteBatch::new();
-        batch.keyspace(&self.meta).put(APPLIED, records::encode(APPLIED, &applied)?);
-        self.snapshots.install(meta, file, batch)?;
-        self.purges.applied(applied.log_id.clone())?;
-        let previous = self.state.keyspace();
-        self.state.replace(state);
-        self.applied = applied;
-        self.db.drop_keyspace(previous.name())?;
         Ok(())
     }
 }
@@ -290,7 +293,8 @@ where
     async fn get_current_snapshot(
         &mut self,
     ) -> Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
-        let newest = self.snapshots.newest();
+        let snapshots = Arc::clone(&self.snapshots);
+        let newest = blocking(move || snapshots.newest()).await;
         newest.map_err(|error| StorageIOError::read_snapshot(None, error.any()).into())
     }
 }

@@ -1,5 +1,6 @@
 //! Snapshots: built, sent, installed, and what is left of those that are not.
 
+use std::any::Any;
 use std::io::SeekFrom;
 
 use openraft::storage::RaftStateMachine;
@@ -48,8 +49,10 @@ fn keys(node: &Node) -> Vec<String> {
     entries.map(|entry| String::from_utf8(entry.unwrap().0.to_vec()).unwrap()).collect()
 }
 
+/// The number of files beside the lock.
 fn files(vfs: &MemoryVfs) -> usize {
-    vfs.list("snapshots".as_ref()).unwrap().len()
+    let found = vfs.list("snapshots".as_ref()).unwrap();
+    found.iter().filter(|entry| entry.name != "LOCK").count()
 }
 
 fn states(node: &Node) -> usize {
@@ -131,6 +134,37 @@ fn keyspaces_of_others_are_left_alone() {
         let error = opened.unwrap_err().to_string();
         assert!(error.contains(&format!("{name:?}")), "{error}");
     }
+}
+
+/// openraft's shutdown does not wait for its tasks, which may still write and remove files.
+#[test]
+fn a_node_is_opened_again_when_all_its_parts_are_gone() {
+    run(async {
+        let Node { db, log, mut machine } = applied(&MemoryVfs::new(), &["a"]).await;
+        let builder = machine.get_snapshot_builder().await;
+        let received = machine.begin_receiving_snapshot().await.unwrap();
+        let open = || trommel_raft::open::<KeyValueConfig, _>(&db, "node", "snapshots", KeyValue);
+        let parts: [Box<dyn Any>; 4] =
+            [Box::new(machine), Box::new(log), Box::new(builder), received];
+        for part in parts {
+            let error = open().map(drop).unwrap_err().to_string();
+            assert!(error.contains("snapshots") && error.contains("in use"), "{error}");
+            drop(part);
+        }
+        open().map(drop).unwrap();
+    });
+}
+
+#[test]
+fn what_an_installation_has_left_is_not_in_the_next_state() {
+    run(async {
+        let mut leader = applied(&MemoryVfs::new(), &["a"]).await;
+        let mut follower = open(MemoryVfs::new()).unwrap();
+        let left = follower.db.keyspace("node.state.1", KeyspaceOptions::new()).unwrap();
+        left.put("z", "value").unwrap();
+        send(built(&mut leader).await, &mut follower, None).await.unwrap();
+        assert_eq!(keys(&follower), ["a"]);
+    });
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Purges of the log, none of which is ahead of the state machine in the store.
 //!
-//! When openraft has received a snapshot, it queues the installation and purges the entries that the
-//! snapshot covers at once. A crash between the two must find the entries that the old state lacks.
+//! When openraft has received a snapshot, it queues the installation and purges the entries that
+//! the snapshot covers at once. A crash between the two must find the entries that the old state
+//! lacks.
 //!
 //! 1. A purge up to an applied entry is written at once.
-//! 2. Any other one is *held*: openraft finds it done, the store has all entries. It is written when
-//!    the state machine has got there.
+//! 2. Any other one is *held*: openraft finds it done, the store has all entries. It is written
+//!    when the state machine has got there.
 //! 3. An append that would leave a hole in the store, because the held purge goes beyond the end of
 //!    the log, waits for that as well: what is acknowledged must have no hole before it.
 //!

@@ -66,11 +66,12 @@ impl Counts {
     }
 
     pub(crate) fn stats(&self, kind: &IoStatsKind) -> IoStats {
+        // Locked before the counts are read: those of a later query are no smaller.
+        let mut previous = self.previous.lock().unwrap_or_else(PoisonError::into_inner);
         let (now, overall) = (now(), self.overall());
         let mut stats = overall.clone();
         if let IoStatsKind::SincePrevious = kind {
             let next = IoStats { started: now, ..overall };
-            let mut previous = self.previous.lock().unwrap_or_else(PoisonError::into_inner);
             let last = std::mem::replace(&mut *previous, next);
             stats.transactions -= last.transactions;
             stats.reads -= last.reads;

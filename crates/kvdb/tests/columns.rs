@@ -103,3 +103,21 @@ fn reads_of_every_kind_are_counted() {
     assert_eq!((stats.reads, stats.bytes_read), (3, 8 + 6 + 3));
     assert_eq!((stats.transactions, stats.writes, stats.bytes_written), (1, 1, 8));
 }
+
+/// Queries of several threads share what has changed among them.
+#[test]
+fn changes_since_the_previous_query_are_counted_once() {
+    let columns = open(1);
+    let reads: u64 = std::thread::scope(|scope| {
+        let query = || {
+            let read = |_| {
+                columns.get(0, b"key").unwrap();
+                columns.io_stats(IoStatsKind::SincePrevious).reads
+            };
+            (0..20_000).map(read).sum::<u64>()
+        };
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(query)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(reads, columns.io_stats(IoStatsKind::Overall).reads);
+}

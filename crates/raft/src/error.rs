@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use openraft::AnyError;
 
@@ -29,7 +30,17 @@ pub enum Error {
         /// Why they are not.
         source: rmp_serde::decode::Error,
     },
-    /// The runtime ended before the work that it was given.
+    /// A node's name is empty or has a dot, so that its keyspaces could be those of another node.
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// The node is open: a part of it was not dropped.
+    InUse {
+        /// The directory of its snapshots, which holds the lock.
+        snapshots: PathBuf,
+    },
+    /// The runtime or the state machine ended before the work was done.
     Interrupted,
 }
 
@@ -54,7 +65,18 @@ impl fmt::Display for Error {
                 "{what} in the store cannot be decoded: {source}; open it with the types it was \
                  written with"
             ),
-            Self::Interrupted => f.write_str("the runtime ended before its work was done"),
+            Self::InvalidName { name } => {
+                write!(f, "{name:?} cannot be the name of a node: give it one without a dot")
+            }
+            Self::InUse { snapshots } => write!(
+                f,
+                "the node with the snapshots in {} is in use: drop all of its parts first, and \
+                 openraft's Raft, whose tasks may outlast its shutdown",
+                snapshots.display()
+            ),
+            Self::Interrupted => {
+                f.write_str("the runtime or the state machine ended before the work was done")
+            }
         }
     }
 }
@@ -66,7 +88,7 @@ impl std::error::Error for Error {
             Self::Snapshot(error) => error.get_ref().and_then(|inner| inner.source()),
             Self::Encode { source, .. } => Some(source),
             Self::Decode { source, .. } => Some(source),
-            Self::Interrupted => None,
+            Self::InvalidName { .. } | Self::InUse { .. } | Self::Interrupted => None,
         }
     }
 }

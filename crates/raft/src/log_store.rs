@@ -5,13 +5,13 @@
 //! * A vote is durable when the call returns.
 //! * Truncations, purges and the committed log id are not synced. All of them are writes of one
 //!   store, and after a power failure a store has a prefix of its writes: whatever is durable later
-//!   comes with them, and without it they need not have been. So a purged entry is lost only if the
-//!   state machine has applied it.
+//!   comes with them, and without it they need not have been. A purge is written after the state
+//!   that no longer needs the entries ([`Purges`]).
 
 use std::fmt::Debug;
 use std::io;
-use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{
@@ -19,50 +19,46 @@ use openraft::{
     StorageIOError, Vote,
 };
 use serde::Serialize;
-use trommel::{Db, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
+use trommel::{Db, Keyspace, WriteBatch, WriteOptions};
 
 use crate::blocking::{blocking, sync_then};
 use crate::error::{Error, Result};
-use crate::records::{self, COMMITTED, PURGED, VOTE};
+use crate::lease::Lease;
+use crate::purges::Purges;
+use crate::records::{self, COMMITTED, ENTRY, VOTE, key_of};
 
 /// Bytes of encoded entries after which a read for replication ends.
 const REPLICATED_BYTES: usize = 4 << 20;
-
-/// What an entry is called in an error.
-const ENTRY: &str = "a log entry";
 
 /// The log and the vote of a Raft node. Clones share it.
 #[derive(Debug, Clone)]
 pub struct LogStore<C: RaftTypeConfig> {
     log: Keyspace,
     meta: Keyspace,
+    purges: Arc<Purges<C>>,
+    _lease: Lease,
     /// Last field: it may close the store.
     db: Db,
-    config: PhantomData<C>,
-}
-
-/// The key of the entry with this index: keys are in the order of their bytes.
-#[allow(clippy::big_endian_bytes, reason = "little-endian keys would be in another order")]
-fn key_of(index: u64) -> [u8; 8] {
-    index.to_be_bytes()
 }
 
 impl<C: RaftTypeConfig> LogStore<C> {
-    pub(crate) fn open(db: &Db, name: &str) -> Result<Self> {
-        Ok(Self {
-            log: db.keyspace(format!("{name}.log"), KeyspaceOptions::new())?,
-            meta: records::meta_keyspace(db, name)?,
-            db: db.clone(),
-            config: PhantomData,
-        })
+    pub(crate) fn open(db: &Db, name: &str, lease: Lease, purges: Arc<Purges<C>>) -> Result<Self> {
+        let (log, meta) = (records::log_keyspace(db, name)?, records::meta_keyspace(db, name)?);
+        Ok(Self { log, meta, purges, _lease: lease, db: db.clone() })
     }
 
     /// The entries of `range`, as many as are there; at least one of them, and after that none
     /// beyond `limit` encoded bytes.
     fn entries(&self, range: impl RangeBounds<u64>, limit: usize) -> Result<Vec<C::Entry>> {
-        let key = |bound: Bound<&u64>| bound.map(|index| key_of(*index));
+        let first = match range.start_bound() {
+            Bound::Included(index) => *index,
+            Bound::Excluded(index) => index + 1,
+            Bound::Unbounded => 0,
+        };
+        let first = Bound::Included(key_of(first.max(self.purges.first_kept())));
+        let end = range.end_bound().map(|index| key_of(*index));
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        for found in self.log.range((key(range.start_bound()), key(range.end_bound()))) {
+        for found in self.log.range((first, end)) {
             let (_, value) = found?;
             bytes += value.len();
             if bytes > limit && !entries.is_empty() {
@@ -74,13 +70,13 @@ impl<C: RaftTypeConfig> LogStore<C> {
     }
 
     fn state(&self) -> Result<LogState<C>> {
-        let last_purged_log_id = records::read(&self.meta, PURGED)?;
+        let last_purged_log_id = self.purges.last()?;
         let last: Option<C::Entry> = match self.log.iter().next_back() {
             Some(found) => Some(records::decode(ENTRY, &found?.1)?),
             None => None,
         };
         let last = last.map(|entry| entry.get_log_id().clone());
-        let last_log_id = last.or_else(|| last_purged_log_id.clone());
+        let last_log_id = last.max(last_purged_log_id.clone());
         Ok(LogState { last_purged_log_id, last_log_id })
     }
 
@@ -104,14 +100,6 @@ impl<C: RaftTypeConfig> LogStore<C> {
         self.write_meta(VOTE, vote)?;
         let db = self.db.clone();
         blocking(move || Ok(db.sync()?)).await
-    }
-
-    fn remove_purged(&self, log_id: &LogId<C::NodeId>) -> Result<()> {
-        let mut batch = WriteBatch::new();
-        batch.keyspace(&self.log).delete_range(..=key_of(log_id.index));
-        batch.keyspace(&self.meta).put(PURGED, records::encode(PURGED, log_id)?);
-        self.db.write_with(batch, WriteOptions::os())?;
-        Ok(())
     }
 }
 
@@ -184,6 +172,7 @@ impl<C: RaftTypeConfig> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        self.purges.closed().await.map_err(|error| writing_logs::<C>(&error))?;
         self.write_entries(entries).map_err(|error| writing_logs::<C>(&error))?;
         sync_then(&self.db, |synced| callback.log_io_completed(synced.map_err(io::Error::other)));
         Ok(())
@@ -196,6 +185,6 @@ impl<C: RaftTypeConfig> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn purge(&mut self, log_id: LogId<C::NodeId>) -> Result<(), StorageError<C::NodeId>> {
-        self.remove_purged(&log_id).map_err(|error| writing_logs::<C>(&error))
+        self.purges.purge(log_id).map_err(|error| writing_logs::<C>(&error))
     }
 }

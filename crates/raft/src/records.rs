@@ -7,6 +7,8 @@
 //! Values are MessagePack with the names of fields: a type of the application may get another field
 //! with a default, and old entries can still be read.
 
+use std::io;
+
 use openraft::{LogId, RaftTypeConfig, SnapshotMeta, StoredMembership};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,9 @@ pub(crate) const PURGED: &str = "purged";
 pub(crate) const APPLIED: &str = "applied";
 /// [`CurrentSnapshot`].
 pub(crate) const SNAPSHOT: &str = "snapshot";
+
+/// What an entry of the log is called in an error.
+pub(crate) const ENTRY: &str = "a log entry";
 
 /// What the state machine has applied. It is written together with what it describes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -52,6 +57,17 @@ pub(crate) struct CurrentSnapshot<C: RaftTypeConfig> {
     pub(crate) file: u64,
 }
 
+/// The key of the entry with this index: keys are in the order of their bytes.
+#[allow(clippy::big_endian_bytes, reason = "little-endian keys would be in another order")]
+pub(crate) fn key_of(index: u64) -> [u8; 8] {
+    index.to_be_bytes()
+}
+
+/// The keyspace of a node's log.
+pub(crate) fn log_keyspace(db: &trommel::Db, name: &str) -> Result<Keyspace> {
+    Ok(db.keyspace(format!("{name}.log"), KeyspaceOptions::new())?)
+}
+
 /// The keyspace of a node's metadata.
 pub(crate) fn meta_keyspace(db: &trommel::Db, name: &str) -> Result<Keyspace> {
     Ok(db.keyspace(format!("{name}.meta"), KeyspaceOptions::new())?)
@@ -60,6 +76,28 @@ pub(crate) fn meta_keyspace(db: &trommel::Db, name: &str) -> Result<Keyspace> {
 /// The value as it is stored.
 pub(crate) fn encode<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>> {
     rmp_serde::to_vec_named(value).map_err(|source| Error::Encode { what, source })
+}
+
+/// The number of bytes that [`encode`] returns.
+pub(crate) fn encoded_bytes<T: Serialize>(what: &'static str, value: &T) -> Result<usize> {
+    let mut count = ByteCount(0);
+    rmp_serde::encode::write_named(&mut count, value)
+        .map_err(|source| Error::Encode { what, source })?;
+    Ok(count.0)
+}
+
+/// Counts what is written to it.
+struct ByteCount(usize);
+
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The value that was stored as `bytes`.

@@ -12,11 +12,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, ReadBuf};
 use trommel::vfs::{Access, ReadFile, Vfs, WriteFile};
 
+use crate::lease::Lease;
+
 /// Bytes that are copied at once.
 const COPIED_BYTES: usize = 1 << 20;
 
-/// A snapshot's file: openraft's `SnapshotData`. One that is being received is written from its
-/// start to its end, and removed unless it is installed; any other one is read.
+/// A snapshot's file: openraft's `SnapshotData`. One that is being received is written without
+/// holes, and removed unless it is installed; any other one is read.
 #[derive(Debug)]
 pub struct SnapshotFile {
     content: Content,
@@ -38,13 +40,38 @@ pub(crate) struct ReceivedFile {
     number: u64,
     file: Box<dyn WriteFile>,
     is_kept: bool,
+    /// Until it is removed, no other open of the node can use its name.
+    _lease: Lease,
 }
 
 impl ReceivedFile {
     /// Begins the file with this number.
-    pub(crate) fn create(vfs: &Arc<dyn Vfs>, path: PathBuf, number: u64) -> io::Result<Self> {
+    pub(crate) fn create(
+        vfs: &Arc<dyn Vfs>,
+        path: PathBuf,
+        number: u64,
+        lease: Lease,
+    ) -> io::Result<Self> {
         let file = vfs.create(&path)?;
-        Ok(Self { vfs: Arc::clone(vfs), path, number, file, is_kept: false })
+        Ok(Self { vfs: Arc::clone(vfs), path, number, file, is_kept: false, _lease: lease })
+    }
+
+    /// Appends what it does not have of `bytes`, which begin at `offset`. openraft sends a chunk
+    /// again if it got no reply, and begins anew if that fails, with the same bytes: they have the
+    /// same id, and checksums that are verified before the file is installed.
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset == 0 && self.file.bytes() > 0 {
+            self.vfs.remove(&self.path)?;
+            self.file = self.vfs.create(&self.path)?;
+        }
+        let Some(known) = self.file.bytes().checked_sub(offset) else {
+            return Err(refuse("a snapshot is received without holes"));
+        };
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
+        match bytes.get(known..) {
+            Some(new) => self.file.append(new),
+            None => Ok(()),
+        }
     }
 
     /// Makes its bytes and its name durable, and returns its path.
@@ -129,14 +156,12 @@ impl SnapshotFile {
         Ok(())
     }
 
+    /// Writes all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Content::Received(received) = &mut self.content else {
             return Err(refuse("this snapshot is complete"));
         };
-        if self.position != received.file.bytes() {
-            return Err(refuse("a snapshot is received from its start to its end"));
-        }
-        received.file.append(bytes)?;
+        received.write(self.position, bytes)?;
         self.position += bytes.len() as u64;
         Ok(bytes.len())
     }

@@ -20,6 +20,7 @@ use trommel::vfs::Vfs;
 use trommel::{Db, Keyspace, KeyspaceSnapshot, TableWriter, WriteBatch, WriteOptions};
 
 use crate::error::{Error, Result};
+use crate::lease::Lease;
 use crate::records::{self, Applied, CurrentSnapshot, SNAPSHOT};
 use crate::snapshot_file::{ReceivedFile, SnapshotFile};
 
@@ -30,6 +31,7 @@ pub(crate) struct Snapshots<C: RaftTypeConfig> {
     meta: Keyspace,
     current: Mutex<Option<CurrentSnapshot<C>>>,
     next_file: AtomicU64,
+    lease: Lease,
     /// Last field: it may close the store.
     db: Db,
 }
@@ -40,7 +42,7 @@ fn number_of(name: &OsStr) -> Option<u64> {
 }
 
 impl<C: RaftTypeConfig<SnapshotData = SnapshotFile>> Snapshots<C> {
-    pub(crate) fn open(db: &Db, name: &str, dir: &Path) -> Result<Self> {
+    pub(crate) fn open(db: &Db, name: &str, lease: Lease, dir: &Path) -> Result<Self> {
         let meta = records::meta_keyspace(db, name)?;
         let current: Option<CurrentSnapshot<C>> = records::read(&meta, SNAPSHOT)?;
         let next_file = current.as_ref().map_or(0, |current| current.file + 1);
@@ -53,6 +55,7 @@ impl<C: RaftTypeConfig<SnapshotData = SnapshotFile>> Snapshots<C> {
             meta,
             current: Mutex::new(current.clone()),
             next_file: next_file.into(),
+            lease,
             db: db.clone(),
         };
         let kept = current.map(|current| current.file);
@@ -77,7 +80,7 @@ impl<C: RaftTypeConfig<SnapshotData = SnapshotFile>> Snapshots<C> {
     /// Begins a file to be received.
     pub(crate) fn receive(&self) -> io::Result<ReceivedFile> {
         let number = self.next_file.fetch_add(1, Relaxed);
-        ReceivedFile::create(self.vfs(), self.path(number), number)
+        ReceivedFile::create(self.vfs(), self.path(number), number, Arc::clone(&self.lease))
     }
 
     /// The newest snapshot.
@@ -160,16 +163,7 @@ impl<C: RaftTypeConfig<SnapshotData = SnapshotFile>> Snapshots<C> {
     }
 }
 
-/// The numbers of the files in the directory, which is created if there is none.
+/// The numbers of the files in the directory.
 fn files_in(vfs: &dyn Vfs, dir: &Path) -> io::Result<Vec<u64>> {
-    match vfs.create_dir(dir) {
-        Ok(()) => {
-            if let Some(above) = dir.parent().filter(|above| !above.as_os_str().is_empty()) {
-                vfs.sync_dir(above)?;
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
     Ok(vfs.list(dir)?.iter().filter_map(|entry| number_of(&entry.name)).collect())
 }

@@ -7,7 +7,6 @@
 //! * A snapshot that is installed becomes a keyspace of its own, by ingesting its file. One synced
 //!   write then makes it the state, and the previous keyspace is dropped.
 
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use openraft::storage::RaftStateMachine;
@@ -21,12 +20,16 @@ use trommel::{
 
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
-use crate::records::{self, APPLIED, Applied};
+use crate::purges::Purges;
+use crate::records::{self, APPLIED, Applied, ENTRY};
 use crate::snapshot_file::SnapshotFile;
 use crate::snapshots::Snapshots;
 
 /// Entries that are applied in one transaction, whose writes are in memory until it commits.
 const ENTRIES_AT_ONCE: usize = 256;
+
+/// Bytes of encoded entries after which a transaction ends.
+const BYTES_AT_ONCE: usize = 4 << 20;
 
 /// What an application does with the requests that the cluster has agreed on.
 pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
@@ -37,7 +40,8 @@ pub trait Application<C: RaftTypeConfig>: Send + Sync + 'static {
     /// state only, not on time, randomness, or anything else of the node.
     ///
     /// # Errors
-    /// Those of `state`. They stop the node, so a request that is refused is a response instead.
+    /// Those of `state`. They stop the node, and since all nodes apply the same, the whole cluster:
+    /// a request that is refused, as for a key that is too long, is a response instead.
     fn apply(&self, state: &KeyspaceTransaction<'_>, request: C::D) -> trommel::Result<C::R>;
 
     /// The options of the state's keyspace. They must not have a `ttl`: entries would not expire at
@@ -65,8 +69,10 @@ impl StateReader {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn replace(&self, keyspace: Keyspace) {
-        *self.state.write().unwrap_or_else(PoisonError::into_inner) = keyspace;
+    /// Replaces the keyspace, and returns the previous one.
+    fn replace(&self, keyspace: Keyspace) -> Keyspace {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *state, keyspace)
     }
 }
 
@@ -79,6 +85,7 @@ pub struct StateMachine<C: RaftTypeConfig, A> {
     applied: Applied<C>,
     state: StateReader,
     snapshots: Arc<Snapshots<C>>,
+    purges: Arc<Purges<C>>,
     /// Last field: it may close the store.
     db: Db,
 }
@@ -97,20 +104,31 @@ fn state_name(name: &str, number: u64) -> String {
     format!("{name}.state.{number}")
 }
 
+/// Whether a keyspace is one of the states of the node `name`.
+fn is_state_name(name: &str, keyspace: &str) -> bool {
+    let number = keyspace.strip_prefix(name).and_then(|rest| rest.strip_prefix(".state."));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
 impl<C, A> StateMachine<C, A>
 where
     C: RaftTypeConfig<SnapshotData = SnapshotFile>,
     A: Application<C>,
 {
-    pub(crate) fn open(db: &Db, name: &str, snapshots: &Path, application: A) -> Result<Self> {
+    pub(crate) fn open(
+        db: &Db,
+        name: &str,
+        purges: Arc<Purges<C>>,
+        snapshots: Snapshots<C>,
+        application: A,
+    ) -> Result<Self> {
         let meta = records::meta_keyspace(db, name)?;
         let applied: Applied<C> = records::read(&meta, APPLIED)?.unwrap_or_default();
         let own = state_name(name, applied.state);
         let state = db.keyspace(&own, application.keyspace_options())?;
-        let prefix = format!("{name}.state.");
         // States that were not installed completely, or not dropped.
-        for other in db.list_keyspaces()?.iter().filter(|other| other.starts_with(&prefix)) {
-            if *other != own {
+        for other in db.list_keyspaces()? {
+            if other != own && is_state_name(name, &other) {
                 db.drop_keyspace(other)?;
             }
         }
@@ -120,7 +138,8 @@ where
             meta,
             applied,
             state: StateReader { state: Arc::new(RwLock::new(state)) },
-            snapshots: Arc::new(Snapshots::open(db, name, snapshots)?),
+            snapshots: Arc::new(snapshots),
+            purges,
             db: db.clone(),
         })
     }
@@ -137,7 +156,7 @@ where
     C::R: Default,
     A: Application<C>,
 {
-    /// Applies entries in one transaction.
+    /// Applies the first entries in one transaction: as many as are small enough together.
     fn apply_together(
         &mut self,
         entries: impl Iterator<Item = Entry<C>>,
@@ -147,7 +166,10 @@ where
         let mut applied = self.applied.clone();
         let transaction = self.db.begin();
         let in_state = transaction.keyspace(&state)?;
-        for Entry { log_id, payload } in entries {
+        let mut bytes = 0;
+        for entry in entries {
+            bytes += records::encoded_bytes(ENTRY, &entry)?;
+            let Entry { log_id, payload } = entry;
             responses.push(match payload {
                 EntryPayload::Blank => C::R::default(),
                 EntryPayload::Normal(request) => self.application.apply(&in_state, request)?,
@@ -157,9 +179,13 @@ where
                 }
             });
             applied.log_id = Some(log_id);
+            if bytes >= BYTES_AT_ONCE {
+                break;
+            }
         }
         transaction.keyspace(&self.meta)?.put(APPLIED, records::encode(APPLIED, &applied)?)?;
         transaction.commit_with(WriteOptions::os())?;
+        self.purges.applied(applied.log_id.clone())?;
         self.applied = applied;
         Ok(())
     }
@@ -177,23 +203,32 @@ where
         };
         let name = state_name(&self.name, applied.state);
         let (db, options) = (self.db.clone(), self.application.keyspace_options());
-        let snapshots = Arc::clone(&self.snapshots);
-        let (state, file) = blocking(move || {
+        let (keyspace, reader) = (self.meta.clone(), self.state.clone());
+        let (snapshots, purges) = (Arc::clone(&self.snapshots), Arc::clone(&self.purges));
+        let meta = meta.clone();
+        self.applied = blocking(move || {
             let mut file = snapshot.received(|| snapshots.receive()).map_err(Error::Snapshot)?;
             let path = file.complete().map_err(Error::Snapshot)?;
+            // An installation that failed may have left one.
+            db.drop_keyspace(&name)?;
             let state = db.keyspace(name, options)?;
             state.ingest([path])?;
-            Ok((state, file))
+            let mut batch = WriteBatch::new();
+            batch.keyspace(&keyspace).put(APPLIED, records::encode(APPLIED, &applied)?);
+            snapshots.install(&meta, file, batch)?;
+            purges.applied(applied.log_id.clone())?;
+            let previous = reader.replace(state);
+            db.drop_keyspace(previous.name())?;
+            Ok(applied)
         })
         .await?;
-        let mut batch = WriteBatch::new();
-        batch.keyspace(&self.meta).put(APPLIED, records::encode(APPLIED, &applied)?);
-        self.snapshots.install(meta, file, batch)?;
-        let previous = self.state.keyspace();
-        self.state.replace(state);
-        self.applied = applied;
-        self.db.drop_keyspace(previous.name())?;
         Ok(())
+    }
+}
+
+impl<C: RaftTypeConfig, A> Drop for StateMachine<C, A> {
+    fn drop(&mut self) {
+        self.purges.end();
     }
 }
 
@@ -258,7 +293,8 @@ where
     async fn get_current_snapshot(
         &mut self,
     ) -> Result<Option<Snapshot<C>>, StorageError<C::NodeId>> {
-        let newest = self.snapshots.newest();
+        let snapshots = Arc::clone(&self.snapshots);
+        let newest = blocking(move || snapshots.newest()).await;
         newest.map_err(|error| StorageIOError::read_snapshot(None, error.any()).into())
     }
 }

@@ -8,7 +8,7 @@ use openraft::{
     Entry, EntryPayload, LogId, LogIdOptionExt, RaftLogReader, RaftSnapshotBuilder, StorageHelper,
     Vote,
 };
-use trommel_raft::{KeyValueConfig, KeyValueRequest};
+use trommel_raft::{KeyValue, KeyValueConfig, KeyValueRequest};
 use trommel_sim::{Policy, SimDisk};
 
 use crate::node::{Node, log_id, members, open, put, run};
@@ -31,6 +31,22 @@ fn appended_entries_survive_a_power_failure() {
     run(node.log.blocking_append(entries.clone())).unwrap();
     let mut node = open(disk.crash(Policy::SYNCED, 1).disk()).unwrap();
     assert_eq!(run(node.log.try_get_log_entries(..)).unwrap(), entries);
+}
+
+/// What a node reads when it is opened is durable, even if the store was open all the time.
+#[test]
+fn what_an_open_has_read_survives_a_power_failure() {
+    run(async {
+        let disk = SimDisk::new();
+        let Node { db, log, mut machine } = open(disk.clone()).unwrap();
+        machine.apply([put(log_id(1, 1), "key", "value")]).await.unwrap();
+        drop((log, machine));
+        let (_log, mut machine) =
+            trommel_raft::open::<KeyValueConfig, _>(&db, "node", "snapshots", KeyValue).unwrap();
+        let (read, _) = machine.applied_state().await.unwrap();
+        let mut after = open(disk.crash(Policy::SYNCED, 1).disk()).unwrap();
+        assert_eq!(after.machine.applied_state().await.unwrap().0, read);
+    });
 }
 
 /// What a node has promised at a moment.
@@ -145,14 +161,28 @@ impl Actor {
         let mut received = self.node.machine.begin_receiving_snapshot().await.unwrap();
         tokio::io::copy(&mut sent.snapshot, &mut received).await.unwrap();
         let last = sent.meta.last_log_id.unwrap();
-        self.node.machine.install_snapshot(&sent.meta, received).await.unwrap();
+        // openraft has the log purged while the snapshot is still being installed, and may go on.
+        let next = self.entry(last.index + 1);
+        let purge_comes_first = self.rng.bool();
+        let Node { log, machine, .. } = &mut self.node;
+        if purge_comes_first {
+            log.purge(last).await.unwrap();
+            let appended = log.blocking_append([next.clone()]);
+            let installed = machine.install_snapshot(&sent.meta, received);
+            let (appended, installed) = tokio::join!(appended, installed);
+            appended.and(installed).unwrap();
+        } else {
+            machine.install_snapshot(&sent.meta, received).await.unwrap();
+            log.purge(last).await.unwrap();
+            log.blocking_append([next.clone()]).await.unwrap();
+        }
+        self.tail.push(next);
         self.applied = self.committed();
         let applied = self.applied;
         self.promise(|promise| {
-            promise.entries = applied;
+            promise.entries = applied + 1;
             promise.installed = applied;
         });
-        self.node.log.purge(last).await.unwrap();
     }
 }
 
@@ -211,6 +241,7 @@ async fn check(disk: SimDisk, life: &Life, promise: Promise) {
     assert_eq!(found, (first..end).collect::<Vec<_>>(), "the log has a hole");
 
     let (applied, membership) = machine.applied_state().await.unwrap();
+    assert!(first <= applied.next_index(), "the log begins at {first} after {applied:?}");
     let (state, members) = state_after(&life.committed[..applied.next_index() as usize]);
     assert_eq!(membership.log_id(), &members);
     let entries = machine.reader().keyspace().iter().map(|entry| entry.unwrap());

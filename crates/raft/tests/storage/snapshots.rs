@@ -1,13 +1,14 @@
 //! Snapshots: built, sent, installed, and what is left of those that are not.
 
+use std::any::Any;
 use std::io::SeekFrom;
 
 use openraft::storage::RaftStateMachine;
 use openraft::{RaftSnapshotBuilder, Snapshot};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
-use trommel::Error;
 use trommel::vfs::{Access, Vfs};
-use trommel_raft::KeyValueConfig;
+use trommel::{Error, KeyspaceOptions};
+use trommel_raft::{KeyValue, KeyValueConfig};
 use trommel_sim::MemoryVfs;
 
 use crate::node::{Node, log_id, members, open, put, run};
@@ -48,8 +49,10 @@ fn keys(node: &Node) -> Vec<String> {
     entries.map(|entry| String::from_utf8(entry.unwrap().0.to_vec()).unwrap()).collect()
 }
 
+/// The number of files beside the lock.
 fn files(vfs: &MemoryVfs) -> usize {
-    vfs.list("snapshots".as_ref()).unwrap().len()
+    let found = vfs.list("snapshots".as_ref()).unwrap();
+    found.iter().filter(|entry| entry.name != "LOCK").count()
 }
 
 fn states(node: &Node) -> usize {
@@ -87,6 +90,80 @@ fn a_snapshot_has_the_state_and_the_members() {
         // It goes on from there.
         follower.machine.apply([put(log_id(3, 5), "d", "value")]).await.unwrap();
         assert_eq!(keys(&follower), ["a", "b", "c", "d"]);
+    });
+}
+
+/// openraft sends a chunk again if it got no reply, and then the whole snapshot under the same id.
+#[test]
+fn a_snapshot_is_received_although_replies_were_lost() {
+    run(async {
+        let mut leader = applied(&MemoryVfs::new(), &["a", "b", "c"]).await;
+        let mut snapshot = built(&mut leader).await;
+        let mut bytes = Vec::new();
+        tokio::io::copy(&mut snapshot.snapshot, &mut bytes).await.unwrap();
+        let mut follower = open(MemoryVfs::new()).unwrap();
+        let mut received = follower.machine.begin_receiving_snapshot().await.unwrap();
+        let chunks: Vec<_> = (0..).step_by(100).zip(bytes.chunks(100)).collect();
+        for (at, chunk) in chunks[..2].iter().chain(&chunks) {
+            for _ in 0..2 {
+                received.seek(SeekFrom::Start(*at)).await.unwrap();
+                received.write_all(chunk).await.unwrap();
+            }
+        }
+        follower.machine.install_snapshot(&snapshot.meta, received).await.unwrap();
+        assert_eq!(keys(&follower), ["a", "b", "c"]);
+    });
+}
+
+#[test]
+fn keyspaces_of_others_are_left_alone() {
+    let vfs = MemoryVfs::new();
+    let names = ["node.state.backup", "node.state.7b", "node.state.+7", "node.stated"];
+    let node = open(vfs.clone()).unwrap();
+    for name in names.iter().chain(&["node.state.7"]) {
+        node.db.keyspace(name, KeyspaceOptions::new()).unwrap();
+    }
+    drop(node);
+    let node = open(vfs).unwrap();
+    let found = node.db.list_keyspaces().unwrap();
+    assert!(names.iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");
+    assert!(!found.iter().any(|name| name == "node.state.7"), "what no record names is dropped");
+    // Its keyspaces could be those of the states of another node.
+    for name in ["node.state", ""] {
+        let opened = trommel_raft::open::<KeyValueConfig, _>(&node.db, name, "others", KeyValue);
+        let error = opened.unwrap_err().to_string();
+        assert!(error.contains(&format!("{name:?}")), "{error}");
+    }
+}
+
+/// openraft's shutdown does not wait for its tasks, which may still write and remove files.
+#[test]
+fn a_node_is_opened_again_when_all_its_parts_are_gone() {
+    run(async {
+        let Node { db, log, mut machine } = applied(&MemoryVfs::new(), &["a"]).await;
+        let builder = machine.get_snapshot_builder().await;
+        let received = machine.begin_receiving_snapshot().await.unwrap();
+        let open = || trommel_raft::open::<KeyValueConfig, _>(&db, "node", "snapshots", KeyValue);
+        let parts: [Box<dyn Any>; 4] =
+            [Box::new(machine), Box::new(log), Box::new(builder), received];
+        for part in parts {
+            let error = open().map(drop).unwrap_err().to_string();
+            assert!(error.contains("snapshots") && error.contains("in use"), "{error}");
+            drop(part);
+        }
+        open().map(drop).unwrap();
+    });
+}
+
+#[test]
+fn what_an_installation_has_left_is_not_in_the_next_state() {
+    run(async {
+        let mut leader = applied(&MemoryVfs::new(), &["a"]).await;
+        let mut follower = open(MemoryVfs::new()).unwrap();
+        let left = follower.db.keyspace("node.state.1", KeyspaceOptions::new()).unwrap();
+        left.put("z", "value").unwrap();
+        send(built(&mut leader).await, &mut follower, None).await.unwrap();
+        assert_eq!(keys(&follower), ["a"]);
     });
 }
 

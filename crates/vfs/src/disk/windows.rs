@@ -1,16 +1,17 @@
 //! Windows, by the standard library. It is compiled, but was never run.
 //!
 //! * *Locks* are mandatory, of `LockFileEx`: they belong to the handle, so a second open in the
-//!   same process is refused, and end with it. Only `LOCK` is locked. It is opened without
+//!   same process is refused, and end with it. Only `LOCK` is locked. Its owner opens it without
 //!   `FILE_SHARE_DELETE`, so while it is open nobody renames or removes it, and the path names it.
-//!   Files of data are not locked, because that would keep others from reading or appending.
+//!   A shared lock is of a handle that shares deletion: it does not prevent that. Files of data are
+//!   not locked, because that would keep others from reading or appending.
 //! * *No file is overwritten* (recycled): no rename here refuses to replace. So the files in use
 //!   need not be distinguished.
 //! * *No file is mapped*: a mapped file cannot be removed. Reads are buffered instead.
 //! * *Renames* replace the target atomically. *Removals* of open files succeed, since all handles
-//!   but that of `LOCK` share deletion; the name is gone at once on NTFS.
-//! * *Directories* are synced by flushing a handle of the directory. A file system that refuses it
-//!   journals its names, as NTFS does.
+//!   but that of the owner of `LOCK` share deletion; the name is gone at once on NTFS.
+//! * *Directories* are synced by flushing a handle of the directory. A permission that is denied
+//!   counts as success, as NTFS journals its names; any other error is returned.
 //! * Symbolic links are opened as such, and then are not regular files.
 //! * Permissions of new files are those that the directory bequeaths.
 
@@ -139,7 +140,8 @@ pub(super) fn share(_file: &File) -> Result<(), TryLockError> {
     Ok(())
 }
 
-/// Whether `path` names the open lock file: it cannot be renamed or removed.
+/// Whether `path` names the open lock file: its owner's cannot be renamed or removed, and that of a
+/// shared lock is not checked.
 pub(super) fn is_at(_file: &File, _path: &Path) -> io::Result<bool> {
     Ok(true)
 }

@@ -87,8 +87,8 @@ pub use snapshot_file::SnapshotFile;
 pub use state_machine::{Application, SnapshotBuilder, StateMachine, StateReader};
 
 /// Opens the storage of the Raft node `name` in `db`, or creates it: in keyspaces of which each
-/// begins with the name, which has no dot, and a dot, and in the directory `snapshots`, which is its
-/// own. It is created if it does not exist; its parent must.
+/// begins with the name, which has no dot, and a dot, and in the directory `snapshots`, which is
+/// its own. It is created if it does not exist; its parent must.
 ///
 /// A node is opened once at a time, which a lock in that directory ensures: its parts keep it, and
 /// so do those that openraft made of them. `Raft::shutdown` does not wait for all of them; drop the

@@ -77,8 +77,8 @@ fn what_other_types_have_written_is_an_error() {
     });
 }
 
-/// A write at an offset that was received already is the repetition of a chunk whose reply was lost;
-/// one at the start begins anew. A file never gets a hole.
+/// A write at an offset that was received already is the repetition of a chunk whose reply was
+/// lost; one at the start begins anew. A file never gets a hole.
 #[test]
 fn a_snapshot_is_received_without_a_hole() {
     run(async {

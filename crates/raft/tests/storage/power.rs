@@ -163,22 +163,25 @@ impl Actor {
         let last = sent.meta.last_log_id.unwrap();
         // openraft has the log purged while the snapshot is still being installed, and may go on.
         let next = self.entry(last.index + 1);
-        let purge_comes_first = self.rng.bool();
-        let Node { log, machine, .. } = &mut self.node;
-        if purge_comes_first {
+        self.applied = self.committed();
+        let applied = self.applied;
+        if self.rng.bool() {
+            let Node { log, machine, .. } = &mut self.node;
             log.purge(last).await.unwrap();
             let appended = log.blocking_append([next.clone()]);
             let installed = machine.install_snapshot(&sent.meta, received);
             let (appended, installed) = tokio::join!(appended, installed);
             appended.and(installed).unwrap();
         } else {
-            machine.install_snapshot(&sent.meta, received).await.unwrap();
-            log.purge(last).await.unwrap();
-            log.blocking_append([next.clone()]).await.unwrap();
+            self.node.machine.install_snapshot(&sent.meta, received).await.unwrap();
+            self.promise(|promise| {
+                promise.entries = applied;
+                promise.installed = applied;
+            });
+            self.node.log.purge(last).await.unwrap();
+            self.node.log.blocking_append([next.clone()]).await.unwrap();
         }
         self.tail.push(next);
-        self.applied = self.committed();
-        let applied = self.applied;
         self.promise(|promise| {
             promise.entries = applied + 1;
             promise.installed = applied;

@@ -11,7 +11,7 @@ use trommel::{Db, KeyspaceOptions, KeyspaceTransaction, Options};
 use trommel_raft::{Application, KeyValue, KeyValueConfig, KeyValueRequest, KeyValueResponse};
 use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 
-use crate::node::{log_id, open, put, run};
+use crate::node::{Node, log_id, open, put, run};
 
 #[test]
 fn a_sync_that_fails_is_an_error_of_the_append() {
@@ -63,6 +63,20 @@ fn a_snapshot_that_cannot_be_written_is_an_error_and_leaves_no_file() {
         assert!(error.contains("Write Snapshot") && error.contains("snapshot-0"), "{error}");
         let left = disk.list("snapshots".as_ref()).unwrap();
         assert!(left.iter().all(|entry| entry.name == "LOCK"), "{left:?}");
+    });
+}
+
+/// openraft's main task waits in the append while its worker installs a snapshot, which may fail.
+#[test]
+fn an_append_does_not_wait_for_a_state_machine_that_is_gone() {
+    run(async {
+        let Node { mut log, machine, .. } = open(MemoryVfs::new()).unwrap();
+        log.purge(log_id(1, 5)).await.unwrap();
+        let append = log.blocking_append([put(log_id(1, 6), "key", "value")]);
+        let (appended, ()) = tokio::join!(append, async { drop(machine) });
+        let error = appended.unwrap_err().to_string();
+        assert!(error.contains("Write Logs") && error.contains("state machine"), "{error}");
+        assert_eq!(log.get_log_state().await.unwrap().last_log_id, Some(log_id(1, 5)));
     });
 }
 

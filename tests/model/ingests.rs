@@ -221,7 +221,7 @@ fn no_table_of_two_files_covers_what_is_between_them() {
     let vfs = MemoryVfs::new();
     let db = Db::open("db", small(vfs.clone())).unwrap();
     for name in ["m", "a", "c", "x"] {
-        write(&small(vfs.clone()), &format!("{name}.table"), [(name, name)]);
+        write(&small(vfs.clone()), format!("{name}.table"), [(name, name)]);
     }
     assert_eq!(db.ingest(["m.table"]).unwrap().level, 6);
     let report = db.ingest(["a.table", "x.table", "c.table"]).unwrap();

@@ -420,7 +420,7 @@ fn a_manifest_rolls_over_when_it_has_grown() {
 fn a_current_installed_during_the_listing_is_found() {
     let vfs = MemoryVfs::new();
     create(&vfs, 1, &states(0).remove(0)).unwrap();
-    vfs.create(&Path::new(names::table(2).as_str())).unwrap();
+    vfs.create(Path::new(names::table(2).as_str())).unwrap();
     let mut listing = vfs.list(Path::new(DIR)).unwrap();
     listing.retain(|entry| entry.name != names::CURRENT);
     let found = |vfs: &MemoryVfs| current::find(vfs, Path::new(DIR), &listing);

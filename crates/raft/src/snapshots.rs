@@ -126,17 +126,21 @@ impl<C: RaftTypeConfig<SnapshotData = SnapshotFile>> Snapshots<C> {
             self.remove(built.file);
             return Ok(());
         }
-        let mut batch = WriteBatch::new();
-        self.record(&mut batch, &built)?;
-        self.db.write_with(batch, WriteOptions::sync())?;
-        let previous = current.replace(built);
-        previous.into_iter().for_each(|previous| self.remove(previous.file));
-        Ok(())
+        self.replace(&mut current, built, WriteBatch::new())
     }
 
-    /// Adds to `batch` that this is the newest snapshot.
-    fn record(&self, batch: &mut WriteBatch, snapshot: &CurrentSnapshot<C>) -> Result<()> {
-        batch.keyspace(&self.meta).put(SNAPSHOT, records::encode(SNAPSHOT, snapshot)?);
+    /// Makes `snapshot` the current one, in one synced write with what `batch` holds, and removes
+    /// the previous one.
+    fn replace(
+        &self,
+        current: &mut Option<CurrentSnapshot<C>>,
+        snapshot: CurrentSnapshot<C>,
+        mut batch: WriteBatch,
+    ) -> Result<()> {
+        batch.keyspace(&self.meta).put(SNAPSHOT, records::encode(SNAPSHOT, &snapshot)?);
+        self.db.write_with(batch, WriteOptions::sync())?;
+        let previous = current.replace(snapshot);
+        previous.into_iter().for_each(|previous| self.remove(previous.file));
         Ok(())
     }
 
@@ -150,15 +154,11 @@ impl<C: RaftTypeConfig<SnapshotData = SnapshotFile>> Snapshots<C> {
         &self,
         meta: &SnapshotMeta<C::NodeId, C::Node>,
         file: ReceivedFile,
-        mut batch: WriteBatch,
+        batch: WriteBatch,
     ) -> Result<()> {
-        let mut current = self.current();
         let installed = CurrentSnapshot { meta: meta.clone(), file: file.number() };
-        self.record(&mut batch, &installed)?;
-        self.db.write_with(batch, WriteOptions::sync())?;
+        self.replace(&mut self.current(), installed, batch)?;
         file.keep();
-        let previous = current.replace(installed);
-        previous.into_iter().for_each(|previous| self.remove(previous.file));
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ use crate::ascending::AscendingKeys;
 use crate::dir_sync::{DirSync, parent};
 use crate::env;
 use crate::error::{Error, Result};
+use crate::fork::Opener;
 use crate::names::Numbered;
 use crate::options::Options;
 
@@ -148,7 +149,7 @@ impl TableWriter {
 
     /// Refuses a writer that a forked child has inherited.
     fn check_owner(&self) -> Result<()> {
-        if self.open_flag.get().is_forked() { Err(Error::Forked) } else { Ok(()) }
+        Opener::of(&self.open_flag).check()
     }
 }
 

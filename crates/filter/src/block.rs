@@ -3,6 +3,8 @@
 //! Bit `i` is bit `i % 64` of word `i / 64`; on disk the words are little-endian, so bit `i` is bit
 //! `i % 8` of byte `i / 8`.
 
+use alloc::vec::Vec;
+
 /// Bits of one block.
 pub(crate) const BLOCK_BITS: u64 = 512;
 /// Bytes of one block.

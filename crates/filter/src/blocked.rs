@@ -31,6 +31,8 @@
 //! F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007. The
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
+use alloc::vec::Vec;
+
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::kernel::{Probe, Query, Task, prefetch};
 use crate::mix::{fold, scale};

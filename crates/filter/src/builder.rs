@@ -25,7 +25,9 @@
 //! A duplicate hash that is not adjacent is counted again. It makes the filter larger than
 //! necessary and its rate lower than stated, but never loses a key.
 
-use std::marker::PhantomData;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
@@ -363,7 +365,7 @@ impl FilterBuilder {
         let shards = ribbon::shards(self.len);
         let shard_of = |hash| scale(hash, shards);
         let (mut is_solved, mut kept) = (true, Vec::new());
-        let chunks = std::mem::take(&mut self.chunks);
+        let chunks = core::mem::take(&mut self.chunks);
         partition::visit_parts(chunks, shards, &shard_of, &|_| (), &mut |_, chunks| {
             let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
             is_solved = is_solved && ribbon.push(keys, &chunks.iter().flatten().copied());
@@ -382,7 +384,7 @@ impl FilterBuilder {
         let parts = fuse_shape::shards(self.len) * batches;
         let part_of = |hash| scale(hash, parts);
         let (mut is_solved, mut kept, mut shard) = (true, Vec::new(), 0);
-        let chunks = std::mem::take(&mut self.chunks);
+        let chunks = core::mem::take(&mut self.chunks);
         partition::visit_parts(chunks, parts, &part_of, &|_| (), &mut |nth, chunks| {
             kept.extend(chunks);
             if (nth + 1).is_multiple_of(batches) {

@@ -12,6 +12,8 @@
 //!    tenth, and by ten times the [`theory::spread`]. Otherwise the theoretical rate is stated.
 
 use crate::block::{BLOCK_BITS, Block};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::kind::FilterKind;
 use crate::mix::Golden;
 use crate::mix::RESERVED;
@@ -79,7 +81,7 @@ impl PassBySet {
     fn new(reserved: u32, probes: u32) -> Self {
         let bits = BLOCK_BITS as u32 - reserved;
         let chance = |set| (set as f64 / f64::from(bits)).powi(probes as i32);
-        Self { reserved, chances: std::array::from_fn(chance) }
+        Self { reserved, chances: core::array::from_fn(chance) }
     }
 
     fn of(&self, block: &Block) -> f64 {

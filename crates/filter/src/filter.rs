@@ -3,8 +3,8 @@
 //! A filter answers from its stored bytes, never from today's configuration: family, probes and
 //! number of blocks come from its header.
 
-use std::io;
-use std::mem::MaybeUninit;
+use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
@@ -75,12 +75,13 @@ impl Filter {
     /// # Errors
     /// Errors of `from`. The inner result is like `decode`; if it is an error, `from` may not have
     /// been read to the end.
+    #[cfg(feature = "std")]
     pub fn read(
-        from: impl io::Read,
+        mut from: impl std::io::Read,
         bytes: usize,
         prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
-    ) -> io::Result<Result<Self, DecodeError>> {
-        let read = format::read(from, bytes, prepare)?;
+    ) -> std::io::Result<Result<Self, DecodeError>> {
+        let read = format::read(|turn| from.read_exact(turn), bytes, prepare)?;
         Ok(read.and_then(|(header, blocks)| Self::of_parts(header, blocks)))
     }
 

@@ -12,9 +12,9 @@
 //! Nothing is allocated before the length of the input has been compared with the header, and then
 //! at most that length.
 
-use std::fmt;
-use std::io;
-use std::mem::MaybeUninit;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::MaybeUninit;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -97,7 +97,7 @@ impl fmt::Display for DecodeError {
     }
 }
 
-impl std::error::Error for DecodeError {}
+impl core::error::Error for DecodeError {}
 
 /// The decoded header.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -185,7 +185,7 @@ pub(crate) fn array<const N: usize, const HEADER: usize>(
     bytes: &[u8; HEADER],
     at: usize,
 ) -> [u8; N] {
-    std::array::from_fn(|i| bytes[at + i])
+    core::array::from_fn(|i| bytes[at + i])
 }
 
 /// XXH3 over the header up to the checksum, and over the body.
@@ -213,25 +213,32 @@ pub(crate) fn decode(
     bytes: &[u8],
     prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
 ) -> Result<(Header, Vec<Block>), DecodeError> {
-    let read = read(bytes, bytes.len(), prepare);
+    let mut left = bytes;
+    let fill = |turn: &mut [u8]| {
+        let (first, rest) = left.split_at_checked(turn.len()).ok_or(())?;
+        turn.copy_from_slice(first);
+        left = rest;
+        Ok::<(), ()>(())
+    };
+    let read = read(fill, bytes.len(), prepare);
     read.unwrap_or(Err(DecodeError::Damaged { what: "it is truncated" }))
 }
 
-/// Reads the header and blocks of a filter of `bytes` bytes from `from`. Checks specific to one
-/// family (a pair table, the shape of shards) are left to that family.
+/// Reads the header and blocks of a filter of `bytes` bytes, which `fill` fetches in turn. Checks
+/// specific to one family (a pair table, the shape of shards) are left to that family.
 ///
 /// `prepare` gets the memory for the blocks before anything is written to it.
-pub(crate) fn read(
-    mut from: impl io::Read,
+pub(crate) fn read<E>(
+    mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
     bytes: usize,
     prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
-) -> io::Result<Result<(Header, Vec<Block>), DecodeError>> {
+) -> Result<Result<(Header, Vec<Block>), DecodeError>, E> {
     let damaged = |what| Ok(Err(DecodeError::Damaged { what }));
     let Some(mut left) = bytes.checked_sub(HEADER_BYTES) else {
         return damaged("it is shorter than its header");
     };
     let mut head = [0; HEADER_BYTES];
-    from.read_exact(&mut head)?;
+    fill(&mut head)?;
     if head[..4] != MAGIC {
         return damaged("it does not start with the magic number of a filter");
     }
@@ -245,7 +252,7 @@ pub(crate) fn read(
     let mut turn = [0; TURN_BYTES];
     while left > 0 {
         let turn = &mut turn[..left.min(TURN_BYTES)];
-        from.read_exact(turn)?;
+        fill(turn)?;
         hasher.update(turn);
         if fits {
             body.extend(turn.as_chunks().0.iter().map(Block::from_le_bytes));

@@ -65,6 +65,9 @@
 //! Journal of Experimental Algorithmics 27), with three slots. Widths that differ by one bit, and
 //! shards of one shape, are this crate's.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::block::{BLOCK_BITS, Bits, Block, word};
 use crate::fuse_shape::{ARITY, Key, SHAPE_WORDS, SHARD_KEYS, Shape, Tables, shards};
 use crate::kernel::{Probe, Query, Task, load, prefetch};

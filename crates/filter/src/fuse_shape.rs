@@ -2,6 +2,8 @@
 //! See [`fuse`](crate::fuse) for their meaning.
 
 use crate::block::{Block, word};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::mix::{fold, scale};
 
 /// The most keys that a shard holds on average.

@@ -1,6 +1,6 @@
 //! The kinds of filters, and the range of their sizes.
 
-use std::fmt;
+use core::fmt;
 
 /// The fewest thousandths of a bit per key: half a bit.
 pub(crate) const MIN_MILLIBITS: u32 = 500;

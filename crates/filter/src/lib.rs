@@ -113,6 +113,13 @@
 //! one instruction in inline assembly; an unaligned read within a slice whose length was just
 //! compared; and a prefetch.
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
+extern crate alloc;
+
+#[cfg(not(any(feature = "std", feature = "libm")))]
+compile_error!("without the feature `std`, trommel-filter needs the feature `libm`");
+
 mod block;
 mod blocked;
 mod builder;
@@ -120,6 +127,8 @@ mod builder;
 mod crafted_tests;
 mod filled;
 mod filter;
+#[cfg(not(feature = "std"))]
+mod float;
 mod format;
 mod fuse;
 mod fuse_shape;
@@ -127,6 +136,7 @@ mod kernel;
 mod kind;
 mod lines;
 mod mix;
+mod once;
 mod paired;
 mod partition;
 mod plan;

@@ -11,7 +11,7 @@
 //! A record may be out of date, because its filter was dropped or moved. Then the prefetch is
 //! wasted. Processors accept a prefetch of any address, and no answer depends on it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES};
 use crate::kernel::prefetch_at;

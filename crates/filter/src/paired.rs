@@ -53,9 +53,11 @@
 //! The algorithm is the Paired Bloom Filter described in Speedb's documentation (release 2.1). The
 //! sets by role, two seeds, small batches and the exact theory are this crate's.
 
-use std::cell::Cell;
-use std::hint::select_unpredictable;
-use std::marker::PhantomData;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::hint::select_unpredictable;
+use core::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::blocked::{AHEAD, prefetch_block};

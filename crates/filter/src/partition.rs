@@ -13,6 +13,9 @@
 //! about one byte a key, however few hashes a list has. An out-of-place sort would take 16 bytes a
 //! key, a growing vector up to 24.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// Lists that are written at the same time, as a power of two: more would exceed the first-level
 /// cache and the TLB.
 const FAN_OUT_LOG2: u32 = 8;

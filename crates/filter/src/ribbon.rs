@@ -73,9 +73,13 @@
 //! follows its "interleaved column-major storage". Sharding, which bounds the memory and the slots,
 //! is this crate's.
 
-use std::ops::Range;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::block::{Block, word};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::kernel::prefetch;
 use crate::mix::{remix, scale};
 
@@ -405,7 +409,7 @@ impl Ribbon {
             // The low half is first, as in the encoding.
             [segment as u64, (segment >> 64) as u64]
         });
-        let all = std::iter::once(self.shards.len() as u64).chain(entries).chain(segments);
+        let all = core::iter::once(self.shards.len() as u64).chain(entries).chain(segments);
         for (at, word) in all.enumerate() {
             blocks[at / 8].0[at % 8] = word;
         }

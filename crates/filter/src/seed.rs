@@ -11,7 +11,7 @@
 //! This is no cryptographic function. It withstands those who see neither the hashes nor files with
 //! them.
 
-use std::fmt;
+use core::fmt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -23,11 +23,17 @@
 //!
 //! [`FilterSpec`] prints what it parses, so that it can be stored and shown.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 use crate::builder::{self, FilterBuilder};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::theory;
 
@@ -191,8 +197,12 @@ impl FilterSpec {
 /// The fewest thousandths of a bit per key at which a filter of this kind has a rate of at most
 /// `rate`.
 ///
-/// Each is computed once: every table that was built for a rate names it, and is opened many times.
+/// With `std` each is computed once: every table that was built for a rate names it, and is opened
+/// many times.
+#[cfg(feature = "std")]
 fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> {
+    use std::sync::{Mutex, PoisonError};
+
     static KNOWN: Mutex<Vec<(FilterKind, u64, u32)>> = Mutex::new(Vec::new());
     /// A store is built for a few rates.
     const MOST_KNOWN: usize = 64;
@@ -201,6 +211,19 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
     if let Some(&(.., millibits)) = known().iter().find(is_same) {
         return Ok(millibits);
     }
+    let millibits = compute_millibits(kind, rate)?;
+    let mut known = known();
+    if known.len() < MOST_KNOWN {
+        known.push((kind, rate.to_bits(), millibits));
+    }
+    Ok(millibits)
+}
+
+#[cfg(not(feature = "std"))]
+use compute_millibits as fewest_millibits;
+
+/// [`fewest_millibits`], without a cache.
+fn compute_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> {
     let rate_at = |millibits: u32| theory::best_fpr(kind, f64::from(millibits) / 1000.0);
     if rate_at(MAX_MILLIBITS) > rate {
         return Err(ParseSpecError::new(format!(
@@ -214,7 +237,7 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
         FilterKind::Ribbon | FilterKind::Fuse => 1,
         FilterKind::None | FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => 2,
     };
-    let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(power);
+    let bound = 1000.0 * -rate.ln() / core::f64::consts::LN_2.powi(power);
     let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
     let mut high = low;
     let mut step = 250;
@@ -230,10 +253,6 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
         } else {
             high = middle;
         }
-    }
-    let mut known = known();
-    if known.len() < MOST_KNOWN {
-        known.push((kind, rate.to_bits(), high));
     }
     Ok(high)
 }
@@ -419,7 +438,7 @@ impl fmt::Display for ParseSpecError {
     }
 }
 
-impl std::error::Error for ParseSpecError {}
+impl core::error::Error for ParseSpecError {}
 
 #[cfg(test)]
 mod tests {

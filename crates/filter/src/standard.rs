@@ -189,7 +189,7 @@ pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
 /// Whether the bits of the probes of `hash` in `range` are set: a part of the probes of
 /// [`contains`], for rates that are measured in parts.
 #[cfg(test)]
-pub(crate) fn contains_between(blocks: &[Block], range: std::ops::Range<u32>, hash: u64) -> bool {
+pub(crate) fn contains_between(blocks: &[Block], range: core::ops::Range<u32>, hash: u64) -> bool {
     let bits = blocks.len() as u64 * BLOCK_BITS;
     let mut sequence = ProbeSequence::new(hash);
     for _ in 0..range.start {

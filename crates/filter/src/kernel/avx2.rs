@@ -7,7 +7,7 @@
 //! 4. Each word is shifted until the tested bit is its sign; the eight signs form one mask.
 #![allow(unsafe_code, reason = "see `vector_kernel`")]
 
-use std::arch::x86_64::{
+use core::arch::x86_64::{
     __m256i, _bzhi_u32, _mm256_add_epi32, _mm256_andnot_si256, _mm256_blendv_ps,
     _mm256_castps_si256, _mm256_castsi256_ps, _mm256_movemask_ps, _mm256_mullo_epi32,
     _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi64x,
@@ -133,5 +133,5 @@ fn words(block: &Block, from: usize) -> __m256i {
 #[inline]
 fn to_numbers(lanes: __m256i) -> [u32; LANES] {
     // SAFETY: both are 256 bits of which any value is valid: eight 32-bit lanes, lowest first.
-    unsafe { std::mem::transmute::<__m256i, [u32; LANES]>(lanes) }
+    unsafe { core::mem::transmute::<__m256i, [u32; LANES]>(lanes) }
 }

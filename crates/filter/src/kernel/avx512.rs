@@ -8,8 +8,8 @@
 //! lanes, is both seeds in turn.
 #![allow(unsafe_code, reason = "see `vector_kernel`")]
 
-use std::arch::asm;
-use std::arch::x86_64::{
+use core::arch::asm;
+use core::arch::x86_64::{
     __m512i, _bzhi_u32, _mm512_add_epi32, _mm512_castsi512_si256, _mm512_cvtepu32_epi64,
     _mm512_extracti64x4_epi64, _mm512_mask_testn_epi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
     _mm512_permutexvar_epi32, _mm512_rorv_epi32, _mm512_set_epi64, _mm512_set1_epi32,
@@ -162,5 +162,5 @@ fn words(block: &Block) -> __m512i {
 #[inline]
 fn to_block(words: __m512i) -> Block {
     // SAFETY: both are 512 bits of which any value is valid: eight 64-bit lanes, lowest first.
-    Block(unsafe { std::mem::transmute::<__m512i, [u64; 8]>(words) })
+    Block(unsafe { core::mem::transmute::<__m512i, [u64; 8]>(words) })
 }

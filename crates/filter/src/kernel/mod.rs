@@ -23,14 +23,15 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod vector;
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::OnceLock;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 use crate::block::{Bits, Block};
 #[cfg(target_arch = "x86_64")]
 use crate::mix::POWERS;
 use crate::mix::{Golden, Scheme};
+use crate::once::OnceLock;
 pub(crate) use scalar::Scalar;
 #[cfg(test)]
 pub(crate) use scalar::{hits, set};
@@ -98,7 +99,7 @@ impl fmt::Display for UnknownKernel {
     }
 }
 
-impl std::error::Error for UnknownKernel {}
+impl core::error::Error for UnknownKernel {}
 
 impl FromStr for Kernel {
     type Err = UnknownKernel;
@@ -296,7 +297,7 @@ pub(crate) fn load(blocks: &[Block], byte: usize) -> u64 {
 /// Prefetches the cache line of `block`.
 #[inline(always)]
 pub(crate) fn prefetch(block: &Block) {
-    prefetch_at(std::ptr::from_ref(block).addr());
+    prefetch_at(core::ptr::from_ref(block).addr());
 }
 
 /// Prefetches the cache line at `address`, which need not be valid. Does nothing on processors
@@ -322,10 +323,10 @@ const INTO_SECOND: i32 = 2;
 fn prefetch_with_hint<const HINT: i32>(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::_mm_prefetch;
+        use core::arch::x86_64::_mm_prefetch;
         // SAFETY: a prefetch has no visible effect and never faults, whatever the address. Every
         // x86-64 processor has the instruction.
-        unsafe { _mm_prefetch::<HINT>(std::ptr::without_provenance(address)) };
+        unsafe { _mm_prefetch::<HINT>(core::ptr::without_provenance(address)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

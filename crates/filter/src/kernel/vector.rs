@@ -13,7 +13,10 @@ macro_rules! vector_kernel {
     ($kernel:ident, $features:literal, [$($feature:tt),+], $one:ident, $both:ident) => {
         impl $kernel {
             pub(super) fn detect() -> Option<Self> {
+                #[cfg(feature = "std")]
                 let has = $(is_x86_feature_detected!($feature))&&+;
+                #[cfg(not(feature = "std"))]
+                let has = $(cfg!(target_feature = $feature))&&+;
                 has.then_some(Self(()))
             }
 

@@ -1,5 +1,11 @@
 //! The number of keys of a block: binomial and Poisson weights.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 /// Weights below this fraction of the largest are omitted.
 const NEGLIGIBLE: f64 = 1e-22;
 

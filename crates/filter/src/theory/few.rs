@@ -4,10 +4,15 @@
 //! `n! / (c_1! ... c_B!) * B! / (m_0! m_1! ...) / B^n`, where `m_j` is the number of counts equal
 //! to `j`. There are some thousand such partitions of 48 keys on 6 blocks.
 
+use alloc::vec::Vec;
+
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 /// The mean over all ways that `keys` keys fall on `blocks` blocks (of one batch) of the mean over
 /// the pairs, fullest with emptiest, of `pass(keys of the pair)`.
 pub(super) fn mean_over_partitions(keys: u64, blocks: u64, pass: impl Fn(usize) -> f64) -> f64 {
-    let ln_factorials: Vec<f64> = std::iter::once(0.0)
+    let ln_factorials: Vec<f64> = core::iter::once(0.0)
         .chain((1..=keys.max(blocks)).scan(0.0, |sum, i| {
             *sum += (i as f64).ln();
             Some(*sum)

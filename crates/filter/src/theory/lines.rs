@@ -1,6 +1,8 @@
 //! How many cache lines a query touches.
 
 use super::{best_paired_probes, best_standard_probes};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::kind::FilterKind;
 
 /// Mean numbers of cache lines that a query touches.

@@ -42,6 +42,8 @@ use counts::CountDistribution;
 use occupancy::{Balls, PassTable};
 
 use crate::block::BLOCK_BITS;
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::kind::FilterKind;
 
 /// The most bits for which [`standard_fpr`] computes the distribution ball by ball.

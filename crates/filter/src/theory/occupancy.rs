@@ -8,7 +8,12 @@
 //! A block of `i` keys has `r = i*j` balls, so one run of the recurrence gives a whole table over
 //! `i`. The tables are computed once per process, on first use.
 
-use std::sync::OnceLock;
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+use crate::once::OnceLock;
 
 /// The most probes for which a table is cached.
 const MAX_PROBES: usize = 64;

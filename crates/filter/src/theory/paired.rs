@@ -26,13 +26,15 @@
 //! Simulation agrees within 0.05% for up to 40 bits per key at all sizes, and within 1% for filters
 //! of under 100 keys at 64 bits, whose rates are below 10^-12.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::counts::CountDistribution;
 use super::few::mean_over_partitions;
 use super::occupancy::PassTable;
 use super::pairs::pair_law;
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::mix::{BATCH, RESERVED};
 
 /// Distance between the centers of two intervals of `ln x`.
@@ -72,7 +74,7 @@ impl Grid {
 
     /// The angle whose cosine is node `i` of the interval from -1 to 1.
     fn angle(self, i: usize) -> f64 {
-        std::f64::consts::PI * (i as f64 + 0.5) / self.nodes as f64
+        core::f64::consts::PI * (i as f64 + 0.5) / self.nodes as f64
     }
 }
 
@@ -141,7 +143,7 @@ pub(super) fn batch_rate(batch: usize, keys: u64, blocks: u64, half: u32) -> f64
     let (mut sum, mut total) = (0.0, 0.0);
     for i in 0..=count {
         let angle = width * i as f64 / steps;
-        if angle > std::f64::consts::PI {
+        if angle > core::f64::consts::PI {
             break;
         }
         let size = (-2.0 * n * (angle / 2.0).sin().powi(2)).exp();
@@ -204,18 +206,32 @@ impl Curve {
     }
 }
 
-/// The distributions at the nodes of an interval, cached after the first use.
+/// The distributions at the nodes of an interval. With `std` they are cached after the first use.
 fn interval(batch: usize, number: i32, grid: Grid) -> Arc<Interval> {
-    type Key = (usize, i32, usize);
-    static STORE: Mutex<Option<HashMap<Key, Arc<Interval>>>> = Mutex::new(None);
-    let key = (batch, number, grid.nodes);
+    let compute = || {
+        let node = |i| f64::from(number) * SPACING + grid.half_width * f64::cos(grid.angle(i));
+        (0..grid.nodes).map(|i| pair_law(batch, node(i).exp())).collect()
+    };
+    #[cfg(feature = "std")]
+    return cached((batch, number, grid.nodes), compute);
+    #[cfg(not(feature = "std"))]
+    compute()
+}
+
+/// What `compute` gave for `key` at its first use.
+#[cfg(feature = "std")]
+fn cached(key: (usize, i32, usize), compute: impl FnOnce() -> Arc<Interval>) -> Arc<Interval> {
+    use std::collections::HashMap;
+    use std::sync::{Mutex, PoisonError};
+
+    type Intervals = HashMap<(usize, i32, usize), Arc<Interval>>;
+    static STORE: Mutex<Option<Intervals>> = Mutex::new(None);
     let store = || STORE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(laws) = store().as_ref().and_then(|laws| laws.get(&key)) {
         return Arc::clone(laws);
     }
     // Computed without the lock: two threads may do the same work once, but none waits for another.
-    let node = |i| f64::from(number) * SPACING + grid.half_width * f64::cos(grid.angle(i));
-    let laws: Arc<Interval> = (0..grid.nodes).map(|i| pair_law(batch, node(i).exp())).collect();
+    let laws = compute();
     store().get_or_insert_default().insert(key, Arc::clone(&laws));
     laws
 }

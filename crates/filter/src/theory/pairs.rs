@@ -17,7 +17,12 @@
 //! This is exact, and takes some hundred walks of a dozen powers each, where summing the joint
 //! probabilities of all pairs of order statistics takes 10^8 terms.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::counts::CountDistribution;
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 
 /// Counts are grouped so that their standard deviation spans this many groups. This matters only
 /// below five bits per key, where it changes rates by less than 1 part in 20,000.
@@ -149,7 +154,7 @@ impl Walk {
 impl Series {
     fn new(period: usize) -> Self {
         let term = |j: usize| {
-            let angle = std::f64::consts::TAU * j as f64 / period as f64;
+            let angle = core::f64::consts::TAU * j as f64 / period as f64;
             // Terms j and -j are equal, and are the same term at j = period/2.
             let both = if 2 * j == period { 1.0 } else { 2.0 };
             Term {
@@ -171,7 +176,7 @@ impl Series {
         let high = if at_pi < NEGLIGIBLE {
             self.terms.len()
         } else {
-            let far = std::f64::consts::PI - near;
+            let far = core::f64::consts::PI - near;
             self.terms.partition_point(|term| term.angle < far).max(low)
         };
         let stay = (1.0 - p - q).max(0.0);

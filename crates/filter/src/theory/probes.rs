@@ -27,7 +27,7 @@ const PAIRED: [u32; 15] = [
 #[must_use]
 pub fn best_standard_probes(bits_per_key: f64) -> u32 {
     let bits = bits_per_key.clamp(0.0, MAX_BITS);
-    let below = ((bits * std::f64::consts::LN_2) as u32).max(1);
+    let below = ((bits * core::f64::consts::LN_2) as u32).max(1);
     let rate = |probes| super::standard_limit(bits, probes);
     if rate(below + 1) < rate(below) { below + 1 } else { below }
 }

@@ -311,6 +311,8 @@ fn a_child_has_stores_of_its_own() {
                 assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
                 let mine = Db::open(&own, options()).expect("opening");
                 fill(&mine, 0..2_000);
+                // A thread at work may hold a lock of the allocator, which this fork does not end.
+                mine.wait_idle().expect("resting");
                 in_child(fork, || {
                     is_refused("a grandchild's get", mine.get(key(1)));
                     is_refused("a grandchild's get of its grandparent's", db.get(key(1)));

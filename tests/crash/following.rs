@@ -20,7 +20,7 @@ use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 
 use crate::inspect::{Verdict, failed, scan};
-use crate::killed::{ACKNOWLEDGED, CHILD, batch, home_on_disk, spawn, store_options};
+use crate::killed::{ACKNOWLEDGED, CHILD, batch, home_on_disk, longest_life, spawn, store_options};
 use crate::oracle::{History, State, digest};
 
 /// What the child's threads have written, as far as the follower has shown it.
@@ -131,13 +131,14 @@ fn follow_and_kill(test: &str, threads: usize, kills: u64) {
         let mut rng = Rng::with_seed(seed);
         let histories = vec![History::default(); threads];
         let mut shown = Shown { seed, histories, counts: vec![0; threads] };
-        let mut follower = None;
+        let (mut follower, mut early) = (None, 0);
         for kill in 0..kills / 4 {
-            let longest = [60_000, 400_000][rng.usize(..2)];
+            let longest = longest_life(&mut rng, [60_000, 400_000], early);
             let lifetime = Duration::from_micros(rng.u64(10_000..longest));
             if rng.u8(..4) == 0 {
                 follower = None;
             }
+            let before = shown.counts.clone();
             let outcome = follow_one(&dir, lifetime, &mut shown, &mut follower, &mut counters);
             outcome.unwrap_or_else(|what| {
                 panic!(
@@ -146,6 +147,7 @@ fn follow_and_kill(test: &str, threads: usize, kills: u64) {
                      differ)"
                 )
             });
+            early = if shown.counts == before { early + 1 } else { 0 };
             counters.add("kills", 1);
         }
         let batches = shown.counts.iter().sum::<usize>();

@@ -6,7 +6,8 @@
 //!    for each as soon as it is acknowledged.
 //! 2. The parent kills it after a random time, while it opens, writes, flushes, compacts or
 //!    recovers from the last kill. Then it opens the store: a prefix of each thread's batches is
-//!    present, with all acknowledged ones, and at most one more.
+//!    present, with all acknowledged ones, and at most one more. On a machine on which children do
+//!    not live long enough to write, later ones live longer.
 //! 3. The same directory is used through all kills of a run, until it holds many batches, and is
 //!    verified occasionally.
 //!
@@ -208,6 +209,12 @@ impl Threads {
     }
 }
 
+/// How long a child may live, in microseconds: one of `longest`, doubled for each three children in
+/// a row that were killed before they wrote anything (`early` in all), up to 64 times.
+pub(crate) fn longest_life(rng: &mut Rng, longest: [u64; 2], early: u32) -> u64 {
+    longest[rng.usize(..2)] << (early / 3).min(6)
+}
+
 /// A fresh directory on the disk of the build: the temporary directory may be in memory.
 pub(crate) fn home_on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
@@ -219,12 +226,14 @@ fn kill_often(threads: usize, seed: u64, kills: u64, counters: &mut Counters) ->
     let mut rng = Rng::with_seed(seed);
     let fresh = || Threads::new(seed, threads);
     let (mut run, mut dir, mut done) = (fresh(), home.path().join("db"), 0);
+    let mut early = 0;
     for kill in 0..kills {
         watchdog::note([seed, kill, 0, 0, 0]);
-        let longest = [30_000, 250_000][rng.usize(..2)];
+        let longest = longest_life(&mut rng, [30_000, 250_000], early);
         let lifetime = Duration::from_micros(rng.u64(3_000..longest));
         let before = run.counts();
         let acknowledged = run.run_and_kill(&dir, lifetime);
+        early = if acknowledged == before { early + 1 } else { 0 };
         counters.add("kills", 1);
         counters.add("kills.before_opening", u64::from(acknowledged == before));
         // Sometimes the next child recovers what the last one left, and is killed while recovering.

@@ -20,7 +20,7 @@ const NAME: &str = "TROMMEL_LIMITED";
 /// The environment variable with the scenario's own directory.
 const DIR: &str = "TROMMEL_LIMITED_DIR";
 /// Time limit of a scenario, exceeded only by a hang.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(200);
 /// A user without permissions.
 const NOBODY: u32 = 65_534;
 

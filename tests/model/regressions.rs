@@ -123,7 +123,7 @@ fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
         test();
         done.send(()).unwrap();
     });
-    if let Err(RecvTimeoutError::Timeout) = outcome.recv_timeout(Duration::from_secs(30)) {
+    if let Err(RecvTimeoutError::Timeout) = outcome.recv_timeout(Duration::from_secs(120)) {
         panic!("{what} does not come back");
     }
     thread.join().unwrap();

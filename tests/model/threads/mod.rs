@@ -28,7 +28,7 @@ use trommel::vfs::Vfs;
 use trommel_sim::MemoryVfs;
 
 /// Time limit of a test, exceeded only by a hang.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(200);
 
 /// Runs `test` in a thread of its own; panics if it does not return.
 pub(crate) fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {

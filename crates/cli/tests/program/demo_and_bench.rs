@@ -169,7 +169,7 @@ fn an_interrupted_bench_prints_what_it_has_and_cleans_up() {
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
     assert_eq!(ran.code, Some(130), "{ran:?}");
     assert!(
         ran.out.contains("\nfillrandom   : ") && ran.out.contains("(interrupted)\n"),

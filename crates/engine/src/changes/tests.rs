@@ -127,10 +127,11 @@ fn a_feed_waits_for_writes_and_ends_with_the_store() {
     assert!(!changes.wait(Duration::from_millis(1)).unwrap());
     assert!(changes.next().is_none());
     let writer = db.clone();
-    let (ended, has_ended) = mpsc::channel();
+    let ((read, has_read), (ended, has_ended)) = (mpsc::channel(), mpsc::channel());
     let waiting = thread::spawn(move || {
         assert!(changes.wait(Duration::MAX).unwrap());
         let seen = batches(&mut changes);
+        read.send(changes.position()).unwrap();
         // Until the store is closed.
         let over = loop {
             match changes.wait(Duration::MAX) {
@@ -138,17 +139,23 @@ fn a_feed_waits_for_writes_and_ends_with_the_store() {
                 Err(error) => break error,
             }
             assert!(changes.by_ref().all(|batch| batch.is_ok()));
+            read.send(changes.position()).unwrap();
         };
         assert!(changes.next().is_none(), "it is over");
         assert!(matches!(changes.wait(Duration::ZERO), Err(Error::Closed)));
         ended.send(()).unwrap();
         (seen, changes.position(), over)
     });
+    // After a close nothing more is read.
+    let wait_for_read = |seqno: SeqNo| {
+        while has_read.recv_timeout(Duration::from_secs(60)).expect("the feed goes on") < seqno {}
+        thread::sleep(Duration::from_millis(50));
+    };
     thread::sleep(Duration::from_millis(50));
     let written = writer.put("b", "2").unwrap();
-    thread::sleep(Duration::from_millis(50));
+    wait_for_read(written);
     let last = writer.put("c", "3").unwrap();
-    thread::sleep(Duration::from_millis(50));
+    wait_for_read(last);
     db.close().unwrap();
     has_ended.recv_timeout(Duration::from_secs(60)).expect("the feed ends with the store");
     let (seen, position, over) = waiting.join().unwrap();

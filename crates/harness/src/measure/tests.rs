@@ -103,17 +103,17 @@ fn a_stop_leaves_a_partial_result() {
     let values = Values::new(10, 0.5, 1);
     let load = Load { threads: 2, operations: u64::MAX, ..Load::new(&keys, &values) };
     let stop = Stop::new();
-    let setter = {
-        let stop = stop.clone();
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            stop.set();
-        })
-    };
     let control = Control { stop: &stop, progress: &Silent };
-    let store = MapStore::default();
-    let partial = measure(&store, Workload::FillRandom, &load, control).unwrap();
-    setter.join().unwrap();
+    let store = HeldUp::default();
+    let partial = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !store.moved.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            stop.set();
+        });
+        measure(&store, Workload::FillRandom, &load, control).unwrap()
+    });
     assert!(partial.interrupted && partial.operations > 0);
     assert!(partial.line("fillrandom").ends_with("(interrupted)"));
 }
@@ -433,7 +433,7 @@ fn a_rate_that_is_not_sustained_is_reported() {
     let slow = at(10_000.0);
     assert!(slow.overdue > 0, "those that wait behind the slow one are due before the end");
     assert!(slow.line("readrandom").contains("rate not held: "), "{}", slow.line("readrandom"));
-    assert_eq!(at(10.0).overdue, 0);
+    assert_eq!(at(1.0).overdue, 0);
 }
 
 #[test]
@@ -442,9 +442,10 @@ fn time_ends_a_workload() {
     for rate in [None, Some(0.001)] {
         let read = run(&store, Workload::ReadRandom, |load| {
             (load.operations, load.rate) = (u64::MAX, rate);
-            load.duration = Some(Duration::from_millis(30));
+            load.duration = Some(Duration::from_millis(300));
         });
-        assert!(read.time.wall >= Duration::from_millis(29) && !read.interrupted);
+        // A thread may begin later than the clock of the duration.
+        assert!(read.time.wall >= Duration::from_millis(200) && !read.interrupted);
         assert!(read.operations > 0);
         let counted: u64 = read.series.iter().map(|point| point.1).sum();
         assert_eq!(counted, read.operations, "the series holds all of them");

@@ -123,7 +123,7 @@ async fn kill_leaders(kills: u64) -> Result<ExitCode> {
         cluster.processes[leader].kill().await?;
         let next = client.leader(Some(leader)).await?;
         load.more(WRITES_BETWEEN).await?;
-        let index = client.metrics(next).await?.last_applied.map_or(0, |last| last.index);
+        let index = client.applied(next, 0).await?.last_applied.map_or(0, |last| last.index);
         cluster.processes[leader] = cluster.spawn(leader)?;
         let caught_up = client.applied(leader, index).await?;
         // The log of the node begins after what it was sent as a snapshot.
@@ -157,7 +157,7 @@ async fn lost(cluster: &mut Cluster, client: &mut Client, load: &Load) -> Result
         }
     }
     let leader = client.leader(None).await?;
-    let index = client.metrics(leader).await?.last_applied.map_or(0, |last| last.index);
+    let index = client.applied(leader, 0).await?.last_applied.map_or(0, |last| last.index);
     for id in 0..NODES {
         client.applied(id, index).await?;
     }

@@ -541,5 +541,5 @@ fn images_are_cheap() {
         (0..5000).map(|seed| replay.image(Policy::RANDOM, seed).hash()).collect();
     println!("{} distinct of 5000 images in {:?}", hashes.len(), start.elapsed());
     assert!(hashes.len() > 1500);
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }

@@ -1,6 +1,7 @@
 //! Memtables flushed in the middle of a compaction, because no other worker is free.
 
 use std::path::Path;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::sync::lock;
 use crate::{Db, Error, Result, env};
 
 /// Timeout of every wait.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// A disk on which only a given number of tables can be created.
 #[derive(Debug, Clone)]
@@ -254,9 +255,15 @@ fn a_merge_rests_while_a_memtable_is_written_out() {
         set_flushing(true);
         let engine = Arc::clone(db.engine());
         engine.exclusively(|leader| engine.rotate(leader)).unwrap();
-        let merge = thread::spawn(move || engine.flush_between());
+        let (begins, begun) = channel();
+        let merge = thread::spawn(move || {
+            begins.send(()).unwrap();
+            engine.flush_between()
+        });
+        // If it came after the flush, there would be nothing to wait for.
+        begun.recv().unwrap();
         if rests {
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(100));
             assert!(!merge.is_finished(), "it goes on");
             set_flushing(false);
         }

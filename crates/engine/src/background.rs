@@ -41,8 +41,8 @@ pub(crate) struct BackgroundState {
     pub(crate) requests: Requests,
     pub(crate) failures: BackgroundFailures,
     pub(crate) writer_core: WriterCore,
-    /// Since when nothing was written, as far as anybody has looked: the active memtable's log, the
-    /// newest visible sequence number, and when they were first seen.
+    /// Since when nothing has been written, as far as workers have checked: the active memtable's
+    /// log and the newest visible sequence number, and when they were first seen.
     pub(crate) unchanged: Option<((u64, SeqNo), Instant)>,
     pub(crate) shutting_down: bool,
     /// Whether a caller is about to close the store, so that no writer may wait for room.
@@ -73,7 +73,7 @@ pub(crate) struct Requests {
 pub(crate) struct BackgroundFailures {
     pub(crate) flushes: JobFailures,
     pub(crate) compactions: JobFailures,
-    /// Of rebuilds of filters to fit their budget.
+    /// Failures of rebuilds of filters to fit their budget.
     pub(crate) fits: JobFailures,
 }
 
@@ -154,7 +154,7 @@ impl BackgroundState {
         self.requests.next_ticket
     }
 
-    /// BackgroundFailures of `concern` since the store was opened.
+    /// Number of failures of `concern` since the store was opened.
     pub(crate) fn failures(&self, concern: Concern) -> u64 {
         let [flushes, compactions, fits] =
             [&self.failures.flushes, &self.failures.compactions, &self.failures.fits]

@@ -10,7 +10,7 @@ use trommel_tuning::bytes;
 use crate::sync::quiet::AtomicU64;
 use crate::sync::{Mutex, lock};
 
-/// Decay of the ratio of built to planned bytes: after this many bytes, older ones count half.
+/// Decay of the ratio of built to planned bytes: after this many bytes, older bytes count half.
 const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
 
 /// What the budget remembers between jobs.

@@ -1,4 +1,4 @@
-//! Why a conditional write or a transaction was refused.
+//! Conflicts, because of which a conditional write or a transaction is refused.
 
 use std::fmt;
 

@@ -116,8 +116,8 @@ pub enum Error {
         /// What is lost.
         what: String,
     },
-    /// The directory no longer holds the store that a follower was opened on, or an earlier state
-    /// of it. What the follower has read stays readable.
+    /// The directory no longer holds the store that a follower was opened on, or holds an earlier
+    /// state of that store. What the follower has read stays readable.
     Replaced {
         /// The store's directory.
         dir: PathBuf,
@@ -143,11 +143,11 @@ pub enum Error {
         /// The error of the last attempt.
         source: Arc<Error>,
     },
-    /// Another write prevented a conditional write or the commit of a transaction, of which nothing
-    /// was written. Read again, and decide anew; [`Db::transaction`](crate::Db::transaction) does.
+    /// Another write prevented a conditional write or the commit of a transaction, and nothing was
+    /// written. Read again and decide anew, as [`Db::transaction`](crate::Db::transaction) does.
     Conflict(Conflict),
-    /// The keyspace was dropped: it is gone for reads as of now and for writes. What a snapshot,
-    /// iterator or cursor of before sees is still there.
+    /// The keyspace was dropped: it is gone for reads as of now and for writes. Earlier snapshots,
+    /// iterators and cursors still see what it held.
     KeyspaceDropped {
         /// Its name.
         name: String,
@@ -169,21 +169,21 @@ pub enum Error {
         given: String,
     },
     /// Changes that a feed ([`Db::changes_since`](crate::Db::changes_since)) was to yield are not
-    /// in the logs, or not any more: their logs were removed, or they were loaded
-    /// ([`Db::load_sorted`](crate::Db::load_sorted)). None of them was skipped.
+    /// in the logs, or no longer: their logs were removed, or they were loaded
+    /// ([`Db::load_sorted`](crate::Db::load_sorted)). The feed has skipped none of them.
     ChangesMissing {
         /// The sequence number after which changes are missing.
         after: SeqNo,
-        /// The oldest sequence number after it from which the feed can go on: that of a change, or
-        /// of the next write. `changes_since(oldest - 1)` does.
+        /// The oldest sequence number after it from which the feed can continue: that of a change,
+        /// or of the next write. `changes_since(oldest - 1)` continues there.
         oldest: SeqNo,
     },
-    /// A feed was to begin after a sequence number that the store does not have: it is that of
-    /// another store, or this one is an earlier state of it, from a backup, a salvage or a repair.
+    /// A feed was to begin after a sequence number that the store does not have: the number is from
+    /// another store, or this store is an earlier state, from a backup, a salvage or a repair.
     ChangesAhead {
         /// The sequence number after which the feed was to begin.
         after: SeqNo,
-        /// The newest one of the store.
+        /// The newest sequence number of the store.
         newest: SeqNo,
     },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
@@ -246,8 +246,8 @@ impl Error {
         |source| Self::io(file, "reading or writing", source)
     }
 
-    /// The error for a new file or directory at `path` that could not be created: its parent
-    /// directory is missing, or another reason.
+    /// The error for a new file or directory at `path` that could not be created: because its
+    /// parent directory is missing, or for another reason.
     pub(crate) fn creating(vfs: &dyn Vfs, path: &Path, source: io::Error) -> Self {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let is_missing = |parent| {

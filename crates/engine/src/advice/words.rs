@@ -9,9 +9,9 @@ use super::{AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE, LevelAdvice};
 
 /// Below this many wasted reads per lookup, a level counts as never read in vain.
 const NEVER: f64 = 1e-5;
-/// Reads per lookup that are not noticeable: one in a thousand million lookups.
+/// Reads per lookup that are not noticeable: one in a billion lookups.
 const UNSEEN: f64 = 1e-9;
-/// Bits that are not worth mentioning.
+/// Differences in bits that are not worth mentioning.
 const ALIKE: f64 = 0.5;
 
 impl FilterAdvice {

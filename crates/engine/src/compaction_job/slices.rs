@@ -13,8 +13,8 @@
 //!    ([`in_progress`](crate::compaction::in_progress)).
 //!
 //! If filters have a budget, a compaction is one slice: the filters of the outputs and of the
-//! remaining inputs together would exceed it. So it is in a store with a merge operator: operands
-//! that are folded in the outputs must not be in the inputs any more.
+//! remaining inputs together would exceed it. The same holds in a store with a merge operator:
+//! operands that are folded in the outputs must not be in the inputs any more.
 //!
 //! A slice pins the version it begins with: files that another compaction replaces meanwhile are
 //! deleted when the slice ends.
@@ -38,8 +38,8 @@ use crate::compaction::plan::Plan;
 /// directory.
 const SLICE_TABLES: u64 = 2;
 
-/// Most threads that are to find a table's worth of a slice each: with more, large compactions
-/// would not be divided.
+/// Most threads for which a slice is sized to hold a table's worth each: with more, large
+/// compactions would not be divided.
 const MOST_SHARING: u64 = 4;
 
 /// A compaction is divided if its inputs have at least this many tables' worth of bytes: each slice

@@ -48,7 +48,7 @@ impl WriteBatch {
 }
 
 impl IngestBatch {
-    /// Adds a file for a keyspace, of the store that ingests the batch.
+    /// Adds a file for a keyspace of the store that ingests the batch.
     pub fn add_to(&mut self, keyspace: &Keyspace, file: impl AsRef<Path>) -> &mut Self {
         self.push(Some(Arc::clone(&keyspace.state)), file.as_ref())
     }

@@ -56,7 +56,7 @@ pub struct ExplainedStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExplainedPlace {
-    /// A memtable: 0 is the active one, 1 the newest of those that wait for a flush.
+    /// A memtable: 0 is the active one, 1 the newest one that waits for a flush.
     Memtable(usize),
     /// A table.
     Table {
@@ -77,7 +77,7 @@ pub struct ExplainedFilter {
     pub is_of_prefixes: bool,
     /// Whether the table may hold the key. If not, it is not searched.
     pub maybe: bool,
-    /// The part of absent keys that pass it, from 0 to 1, by theory.
+    /// The fraction of absent keys that pass the filter, from 0 to 1, according to theory.
     pub expected: f64,
 }
 
@@ -121,7 +121,7 @@ struct Explaining<'a> {
 }
 
 impl Engine {
-    /// Looks up `key` of this part now, and tells what that took.
+    /// Looks up `key` of this part now, and reports what that took.
     pub(crate) fn explain_in(&self, part: Part<'_>, key: &[u8]) -> Result<Explanation> {
         self.access.check_open()?;
         self.mapped(part, None, |space| self.explain(&space.key(key)))

@@ -86,7 +86,8 @@ impl Engine {
         loop {
             let space = part.space_at(keyspaces, SeqNo::MAX)?;
             let outcome = read(space);
-            // The keyspace may have been dropped meanwhile, or the default one mapped: once.
+            // The keyspace may have been dropped meanwhile, or the default one mapped, which
+            // happens once.
             if part.space_at(keyspaces, SeqNo::MAX)? == space {
                 return outcome;
             }

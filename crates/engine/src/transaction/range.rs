@@ -79,7 +79,7 @@ impl<'a> TransactionRange<'a> {
         let step = self.next_from(side).transpose();
         match &step {
             Some(Ok((key, _))) => self.end(side).last = Some(key.clone()),
-            // The whole range was read, or as much of it as can be.
+            // The whole range was read, or as much of it as can be read.
             _ => self.is_done = true,
         }
         let own_key = |key: Slice| key.slice(self.space.skipped(&key)..);
@@ -111,12 +111,13 @@ impl<'a> TransactionRange<'a> {
             if let Some(value) = value {
                 return Ok(Some((key, value)));
             }
-            // The transaction has removed it, perhaps by a merge: not to be found again as its own.
+            // The transaction has removed the entry, perhaps by a merge. The end passes its key, so
+            // that it is not found again among the transaction's own writes.
             self.end(side).last = Some(key);
         }
     }
 
-    /// Fetches the next entry of the snapshot, unless it is there.
+    /// Fetches the next entry of the snapshot, unless it has been fetched.
     fn fetch(&mut self, side: Side) -> Result<()> {
         if self.end(side).fetched.is_some() {
             return Ok(());

@@ -1,19 +1,19 @@
 //! Conditional writes.
 //!
-//! 1. The writer checks its conditions before it joins the queue, reads tables as it must, and
-//!    notes the moment from which on it does not know.
+//! 1. The writer checks its conditions before it joins the queue, reading tables if necessary, and
+//!    records the moment up to which it has checked them.
 //! 2. The leader of its group checks only what was written since then: in the memtables, and by
 //!    earlier members of the group, which are not in the memtable yet. It waits until the group
 //!    before it is published, so that everything older is.
 //! 3. A member whose conditions do not hold leaves the group: nothing of it is logged. It is
-//!    notified once the group is published, because the write that it met may be in the group.
+//!    notified once the group is published, because the conflicting write may be in the group.
 //!
-//! A value can go without a write: it expires, or a compaction filter removes it. So the leader
-//! reads the key of a condition on a value again if the expiry horizon has moved, or a version was
-//! installed, while the writer waited. For a transaction, it reads a table only if the memtable of
-//! the moment was flushed meanwhile. Expiry is no change of what a transaction has read. But what
-//! was written after it began, and has expired since, may have left no trace in the tables: if they
-//! would have to be read, that counts as a change.
+//! A value can disappear without a write: it expires, or a compaction filter removes it. So the
+//! leader reads the key of a condition on a value again if the expiry horizon has moved, or a
+//! version was installed, while the writer waited. For a transaction, it reads a table only if the
+//! memtable of that moment was flushed meanwhile. Expiry does not change what a transaction has
+//! read. But what was written after the transaction began, and has expired since, may have left no
+//! trace in the tables: if they would have to be read, that counts as a change.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(engine: &'a Engine, view: &'a View, earlier: Option<&'a EarlierWrites<'a>>) -> Self {
-        // After the view was loaded: nothing else is missing from it for having expired.
+        // Loaded after the view: nothing else is missing from the view because it has expired.
         let horizons = engine.snapshots.horizons();
         let ranges = view.has_ranges().then(|| view.moment(None, &engine.snapshots));
         Self { engine, view, horizons, ranges, earlier }
@@ -262,7 +262,7 @@ fn met_by(condition: &Condition, change: Change<'_>) -> Option<Conflict> {
 /// The last merges into a key by the earlier members of a group.
 #[derive(Default)]
 struct EarlierMerges<'a> {
-    /// What the key had before them, if these members have set or deleted it.
+    /// The key's value before them, if these members have set or deleted it.
     base: Option<Option<&'a [u8]>>,
     /// Oldest first.
     operands: Vec<&'a [u8]>,
@@ -273,7 +273,8 @@ struct EarlierMerges<'a> {
 struct EarlierWrites<'a> {
     /// The last operation on each key, with its number.
     newest: BTreeMap<&'a [u8], (SeqNo, Operation<'a>)>,
-    /// The operations that end in a merge as the last on its key, in order.
+    /// For each key that is merged into: the last put or delete, if there is one, and the merges
+    /// after it, in order.
     merges: BTreeMap<&'a [u8], Vec<(SeqNo, Operation<'a>)>>,
     ranges: RangeSet,
     operations: SeqNo,

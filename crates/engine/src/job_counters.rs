@@ -63,7 +63,7 @@ impl JobCounters {
         self.add_time(JobCounter::FilterTime, time);
     }
 
-    /// Adds filters that were built of another kind than chosen.
+    /// Adds filters that were built as another kind than was chosen.
     pub(crate) fn count_fallbacks(&self, filters: u64) {
         self.add(JobCounter::FilterFallbacks, filters);
     }

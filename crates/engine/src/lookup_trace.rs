@@ -1,8 +1,8 @@
 //! Recording the lookups of an open store: the part of [`trace`](crate::trace) that knows the
 //! engine.
 //!
-//! That module defines what is recorded and how it is written; here it gets the store. Called by
-//! [`Db::trace_lookups`](crate::Db::trace_lookups).
+//! That module defines what is recorded and how it is written; this one attaches it to a store.
+//! Called by [`Db::trace_lookups`](crate::Db::trace_lookups).
 
 use std::path::Path;
 use std::sync::{Arc, Weak};

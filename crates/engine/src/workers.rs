@@ -3,10 +3,11 @@
 //! 1. A store that may have work is queued, once. A worker takes the first store of the queue,
 //!    takes one of its jobs, puts the store at the end of the queue, where another worker may look
 //!    for more, and runs the job: so stores take turns, a job at a time.
-//! 2. A store without work now says when to look again (a retry, files kept for a while), if ever.
-//!    The idle workers wait for the earliest of these times.
+//! 2. A store without work now reports when to look again (for a retry, or for files kept for a
+//!    while), if ever. The idle workers wait for the earliest of these times.
 //! 3. A thread is started when a store is queued and no thread is idle, up to the maximum. A thread
-//!    that found no work for [`IDLE_FOR`] ends, unless it is the last and a time is waited for.
+//!    that found no work for [`IDLE_FOR`] ends, unless it is the last one and some store has a time
+//!    to be waited for.
 //! 4. If several threads serve several stores, one runs only flushes: writers wait for these, and
 //!    the compactions of other stores take long.
 //! 5. If the active memtables of stores that share a memory limit exceed their share, a worker has
@@ -14,8 +15,8 @@
 //! 6. If no thread can be started, callers do the work, as in a store without threads.
 //!
 //! # Invariants
-//! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is
-//!   held.
+//! * The lock here is taken after all others, and nothing of a store is called or dropped while it
+//!   is held.
 //! * A worker holds a store only for its turn. Closing a store waits for those turns and no others.
 //! * A panic ends its thread; another is started for what is queued.
 
@@ -35,7 +36,7 @@ const IDLE_FOR: Duration =
 
 /// A store whose background work a pool does.
 pub(crate) trait Tenant: Debug + Send + Sync {
-    /// The next task; only a flush, or something as short, unless `may_merge`.
+    /// The next task; only a flush, or a task that is as short, unless `may_merge`.
     fn next_task(&self, may_merge: bool) -> Option<Task<'_>>;
 
     /// Bytes of the active memtable.
@@ -310,8 +311,8 @@ impl Drop for Thread<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.threads -= 1;
-        // After a panic something may be queued; and another thread may now be the last, which
-        // waits for more times.
+        // After a panic a store may be queued; and another thread may now be the last one, which
+        // has to wait for the times of all stores.
         if !state.queue.is_empty() || state.is_heavy {
             self.0.call_worker(&mut state);
         }
@@ -320,7 +321,7 @@ impl Drop for Thread<'_> {
     }
 }
 
-/// A worker's look at a store, and the job that it found there.
+/// A worker's turn at a store: its search for work, and the job that it found.
 struct WorkerTurn<'a> {
     pool: &'a Arc<WorkerPool>,
     store: u64,

@@ -90,8 +90,8 @@ impl Engine {
             // If this fails, the store is poisoned.
             return Some(Task { is_short: true, run: Box::new(|| _ = self.record_expired()) });
         }
-        // Compared with the time at which work was looked for: a retry that was not due then is
-        // waited for; one that was due found nothing to do.
+        // Compared with the time of the search for work: a retry that was not due then is waited
+        // for; one that was due found nothing to do.
         let due = |(_, job_failures): (_, &JobFailures)| {
             job_failures.retry.map(|(at, _)| at).filter(|at| *at > now)
         };

@@ -22,7 +22,7 @@ use crate::version::Version;
 /// everything else.
 pub(super) fn check_current_tmp(dir: &Path, listing: &[DirEntry]) -> Result<()> {
     match listing.iter().find(|entry| entry.name == CURRENT_TMP) {
-        // Anything but a directory is replaced.
+        // Anything except a directory is replaced.
         Some(entry) if entry.is_dir => {
             let what = "it is a directory, and nothing of the store is in it: remove it";
             let source = io::Error::new(io::ErrorKind::IsADirectory, what);

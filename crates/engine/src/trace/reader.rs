@@ -1,4 +1,4 @@
-//! Reads a trace, trusting nothing before its checksum.
+//! Reads a trace; nothing is used before its checksum is verified.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -46,8 +46,8 @@ impl<R: Read> TraceReader<R> {
     /// Opens a trace, called `name` in errors. A block takes three reads: pass a buffered `input`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if it is no trace or its beginning is corrupt; [`Error::Unsupported`]
-    /// if a newer version wrote it; [`Error::Io`] from `input`.
+    /// [`Error::Corruption`] if it is not a trace or its beginning is corrupt;
+    /// [`Error::Unsupported`] if a newer version wrote it; [`Error::Io`] from `input`.
     pub fn new(input: R, name: impl Into<PathBuf>) -> Result<Self> {
         let mut frames = FrameReader::begin(input, name.into(), FORM)?;
         let (head, at) = frames.head()?;

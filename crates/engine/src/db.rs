@@ -444,12 +444,12 @@ impl Db {
     /// call returns. Existing keys are overwritten. Several times as fast as ordinary writes, which
     /// write each entry two or more times.
     ///
-    /// The tables join the deepest level above which no table overlaps them. Keys that overlap
-    /// those of the store cause compactions later, as any write does. Readers and writers continue
-    /// meanwhile, except that writers wait at the end, while the memtables are flushed and
-    /// compactions that are then running finish. One load runs at a time. An error of `entries`
-    /// ends the load, and is returned. Tables that compactions replace meanwhile stay on disk until
-    /// it ends.
+    /// Each table joins the deepest level such that no table in that level or above overlaps it, or
+    /// else level 0. Keys that overlap those of the store cause compactions later, as any write
+    /// does. Readers and writers continue meanwhile, except that writers wait at the end, while the
+    /// memtables are flushed and compactions that are then running finish. One load runs at a time.
+    /// An error of `entries` ends the load, and is returned. Tables that compactions replace
+    /// meanwhile stay on disk until it ends.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Unsorted`], [`Error::KeyTooLong`] and [`Error::ValueTooLong`]. In

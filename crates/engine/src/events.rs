@@ -73,7 +73,7 @@ pub(crate) fn stopped(cause: impl Debug) {
     let _ = cause;
 }
 
-/// A stop of writers has ended; they may be stopped again for another cause.
+/// A stopped writer continues after some progress; it may be stopped again.
 pub(crate) fn resumed(cause: impl Debug, took: Duration) {
     event!(info, ?cause, ?took, "writers waited");
     let _ = (cause, took);

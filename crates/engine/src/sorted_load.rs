@@ -6,9 +6,9 @@
 //! 2. Compactions are paused, so that the shape of the tree stays, and the memtables flushed.
 //! 3. While all writers wait, the writes made meanwhile are flushed, too, and a new log is begun,
 //!    so that every record that a recovery may replay is newer than the tables.
-//! 4. One edit adds all tables, each to the deepest level above which nothing overlaps it. Readers
-//!    get the new version together with a new memtable: a reader that still has the old view never
-//!    sees a later write without the load.
+//! 4. One edit adds all tables, each to the deepest level such that nothing in that level or above
+//!    overlaps it, or else to level 0. Readers get the new version together with a new memtable: a
+//!    reader that still has the old view never sees a later write without the load.
 //! 5. The reserved number is published. Snapshots have lower ones.
 //!
 //! A crash before the edit leaves tables that no manifest names, which the next open removes.
@@ -46,8 +46,9 @@ pub struct LoadReport {
     pub tables: u64,
     /// Bytes of these tables.
     pub bytes: u64,
-    /// The uppermost level of the tree that a table was added to. Tables above it do not overlap. 0
-    /// if there was nothing to load.
+    /// The uppermost level of the tree that a table was added to. Each table joins the deepest
+    /// level such that no table in that level or above overlaps it, or else level 0. 0 if there was
+    /// nothing to load.
     pub level: usize,
     /// The sequence number of all entries; the newest visible one if there were none.
     pub seqno: SeqNo,

@@ -188,7 +188,7 @@ fn number(bytes: &[u8]) -> Result<u64, Fault> {
     decoder.varint().filter(|_| decoder.is_empty()).ok_or(DAMAGED)
 }
 
-/// A seed, which is not stored if it is none.
+/// Decodes a seed, which is stored only if there is one.
 fn seed(bytes: &[u8]) -> Result<HashSeed, Fault> {
     let word = bytes.try_into().map(u64::from_le_bytes).map_err(|_| DAMAGED)?;
     Some(HashSeed::new(word)).filter(|seed| *seed != HashSeed::NONE).ok_or(DAMAGED)

@@ -237,7 +237,7 @@ impl Expiry {
         self.changed(&mut state);
     }
 
-    /// Whether there is a horizon, or a `ttl`, of a keyspace that differs from this `ttl`.
+    /// Whether the known `ttl` of a keyspace differs from this one.
     pub(crate) fn has_other_ttl(&self, id: u32, ttl: Option<Duration>) -> bool {
         lock(&self.state).named.get(&id).copied() != ttl
     }

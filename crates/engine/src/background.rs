@@ -82,7 +82,7 @@ pub(crate) struct BackgroundFailures {
 pub(crate) struct WriterCore {
     pub(crate) filling: Filling,
     pub(crate) cores: Cores,
-    /// Until when a compaction that would take a writer's core is deferred, if the last look for
+    /// Until when a compaction that would take a writer's core is deferred, if the last search for
     /// work found one.
     pub(crate) put_off_until: Option<Instant>,
 }

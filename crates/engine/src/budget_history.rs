@@ -48,8 +48,8 @@ impl BudgetHistory {
         sums.built += built as f64;
     }
 
-    /// Records that a run of `keys` keys is written to level 0. One much smaller than usual says
-    /// little about the next.
+    /// Records that a run of `keys` keys is written to level 0. A run much smaller than usual is no
+    /// indication of the size of the next.
     pub(crate) fn note_run(&self, keys: u64) {
         let mut known = lock(&self.built);
         known.run_keys = keys.max(known.run_keys / 4 * 3);

@@ -51,7 +51,7 @@ const MOST: usize = 1792;
 struct Window {
     /// By the key's hash and the table's number.
     passed: HashMap<(u64, u64), u32>,
-    /// The expectation of all probes ever when the window began.
+    /// The expectation of all earlier probes when the window began.
     began: f64,
 }
 

@@ -881,7 +881,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system,
-    /// whose [`Error::kind`] says whether to retry or to reopen the store.
+    /// whose [`Error::kind`] is whether to retry or to reopen the store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

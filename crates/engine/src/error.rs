@@ -144,7 +144,7 @@ pub enum Error {
         source: Arc<Error>,
     },
     /// Another write prevented a conditional write or the commit of a transaction, and nothing was
-    /// written. Read again and decide anew, as [`Db::transaction`](crate::Db::transaction) does.
+    /// written. Read again and retry, as [`Db::transaction`](crate::Db::transaction) does.
     Conflict(Conflict),
     /// The keyspace was dropped: it is gone for reads as of now and for writes. Earlier snapshots,
     /// iterators and cursors still see what it held.

@@ -30,7 +30,7 @@ use crate::keyspaces::{Keyspaces, OwnOperator};
 use crate::merge_operator::UserMergeOperator;
 use crate::space::{HEADER_BYTES, id_of};
 
-/// Operands of one key are merged when there are this many, or so many bytes of them.
+/// Operands of one key are merged when there are this many, or when they have this many bytes.
 const PARTIAL_OPERANDS: usize = 1024;
 const PARTIAL_BYTES: usize = 1 << 20;
 /// Most bytes of one key's operands that are collected for a merge.

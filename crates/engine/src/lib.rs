@@ -79,7 +79,7 @@
 //! file system.
 //!
 //! # Errors
-//! [`Error`] says what went wrong and where, [`Error::kind`] what to do about it.
+//! An [`Error`] describes what went wrong and where; [`Error::kind`] returns what to do about it.
 //!
 //! # Features
 //! None is on by default. `zstd`: block compression with zstd, which compiles C. `tracing`:

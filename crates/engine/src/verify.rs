@@ -158,7 +158,7 @@ impl Engine {
     pub(crate) fn verify_all(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         self.verify_files(&mut report, &mut |report, error, damage| {
-            // A shortage says nothing about the file.
+            // A shortage is no evidence of corruption.
             if error.is_shortage() {
                 return Err(error);
             }

@@ -78,9 +78,9 @@ struct PoolState {
     next_store: u64,
     /// Stores that may have work.
     queue: VecDeque<u64>,
-    /// Stores in which only flushes were looked for.
+    /// Stores in which workers have searched only for flushes.
     want_to_merge: Vec<u64>,
-    /// When to look at which store again.
+    /// When to search which store for work again.
     due: BTreeSet<(Instant, u64)>,
     threads: usize,
     idle: usize,
@@ -114,7 +114,7 @@ impl PoolState {
         self.queue.push_back(id);
     }
 
-    /// Sets when to look at a store again.
+    /// Sets when to search a store for work again.
     fn set_due(&mut self, id: u64, due: Option<Instant>) {
         let Some(store) = self.stores.get_mut(&id) else { return };
         if let Some(before) = std::mem::replace(&mut store.due, due) {
@@ -134,7 +134,7 @@ impl PoolState {
         }
     }
 
-    /// The first store of the queue that another worker may look at.
+    /// The first store of the queue that another worker may serve.
     fn next(&mut self) -> Option<(u64, Weak<dyn Tenant>)> {
         while let Some(id) = self.queue.pop_front() {
             let Some(store) = self.stores.get_mut(&id) else { continue };
@@ -391,7 +391,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Makes a worker look at the store.
+    /// Makes a worker search the store for work.
     pub(crate) fn wake(&self) {
         let mut state = lock(&self.pool.state);
         state.enqueue(self.store);
@@ -406,8 +406,8 @@ impl Served {
         }
     }
 
-    /// Sets when to look at the store again, replacing the time set before. Called with the store's
-    /// state locked, so that the later of two looks wins.
+    /// Sets when to search the store for work again, replacing the time set before. Called with the
+    /// store's state locked, so that the later of two searches wins.
     pub(crate) fn look_again_at(&self, due: Option<Instant>) {
         lock(&self.pool.state).set_due(self.store, due);
     }

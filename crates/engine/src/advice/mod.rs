@@ -114,7 +114,7 @@ pub struct FilterFigures {
     pub bytes: u64,
     /// Wasted reads.
     pub wasted_reads: f64,
-    /// Their cost: the same number, unless [`AdviceOptions::read_cost`] says otherwise.
+    /// Their cost: the same number, unless [`AdviceOptions::read_cost`] sets another cost.
     pub wasted_cost: f64,
     /// Cache lines of filters touched: the CPU cost of probing.
     pub lines: f64,

@@ -10,7 +10,7 @@
 //! 3. If no memtable has become full for a while, or a caller waits for compactions, all threads
 //!    take part.
 //!
-//! The gain is in docs/performance.md, *A core for writers*. Called by workers that look for a
+//! The gain is in docs/performance.md, *A core for writers*. Called by workers that search for a
 //! compaction.
 
 use std::time::{Duration, Instant};

@@ -85,7 +85,7 @@ const FEWEST_MISSES: f64 = 0.01;
 /// by as much.
 const RESERVE: u64 = 200;
 /// Most times a job's price is raised if its filters do not fit: at first by the 64th root of 2,
-/// which takes a 50th of a bit from each key, then by ever more.
+/// which takes a 50th of a bit from each key, then by growing factors.
 const MOST_STEPS: i32 = 48;
 
 /// Longest wait for reads that are probing dropped filters, and the polling interval.
@@ -252,8 +252,8 @@ impl Engine {
         self.statistics.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.valued_keys()).unwrap_or(u64::MAX);
-        // From now on nothing beyond it is admitted; a lower limit takes effect once the excess is
-        // gone.
+        // From now on nothing beyond the limit is admitted; a lower limit takes effect once the
+        // excess has been released.
         let filters = self.memory.shares.filters();
         filters.set_limit(limit);
         let budget = options.filters.budget();

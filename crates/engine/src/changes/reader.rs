@@ -48,7 +48,7 @@ enum LogStop {
     Call(ReadEnd),
     /// At its end, or at its end for now.
     End,
-    /// It is gone.
+    /// The log was removed.
     Gone,
 }
 

@@ -251,7 +251,7 @@ impl Planner<'_> {
     }
 
     /// Compacts a group of few overlapping runs of level 0 into the base level, if no more runs are
-    /// expected and it is cheap.
+    /// expected and the compaction is cheap.
     fn few_runs(&self, shape: &Shape) -> Option<Plan> {
         let enough = self.options.few_runs()?;
         let groups = Groups::of(self);

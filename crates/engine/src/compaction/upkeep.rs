@@ -3,7 +3,7 @@
 //!
 //! 1. *Dead entries.* A compaction keeps an older version of a key for as long as a snapshot sees
 //!    it, and nothing revisits it: its table may stay forever. The manifest's counts of entries and
-//!    keys say how many such versions a table has. Once the oldest snapshot is as new as the whole
+//!    keys show how many such versions a table has. Once the oldest snapshot is as new as the whole
 //!    table, a rewrite is certain to drop all of them, except those that merge operands need. The
 //!    manifest does not record which those are, so a table may be rewritten once in vain, and again
 //!    after a reopen ([`TableFile::is_rid_of_dead`]). After a reopen there are no snapshots.

@@ -358,8 +358,8 @@ impl Engine {
     }
 
     /// Polls during a compaction. Fails if it must not continue; flushes a waiting memtable if no
-    /// worker is free. At least half of the time goes to the compaction, so that its waiters do not
-    /// wait for as long as writes go on.
+    /// worker is free. At least half of the time goes to the compaction, so that callers that wait
+    /// for it do not wait until writes end.
     fn poll(&self, merge: &SharedMerge, polling: &mut Polling) -> Result<()> {
         polling.since = 0;
         self.check_merging()?;

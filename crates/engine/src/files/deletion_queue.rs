@@ -5,8 +5,8 @@
 //! 2. If the file system can overwrite old files with new ones ([`Vfs::create_over`]), some are
 //!    kept for new tables: tables and logs that this open store has written itself, and not linked
 //!    under a second name. Other files may be in use under another name.
-//! 3. A kept file is renamed (`n.spare`), so that a reader without a manifest takes it neither for
-//!    a log nor for a table.
+//! 3. A kept file is renamed (`n.spare`), so that a reader without a manifest does not mistake it
+//!    for a log or a table.
 //! 4. After each job and each slice, queued files are removed, except those kept
 //!    ([`DeletionQueue::sweep`]). Kept files are removed when the store is at rest (a caller
 //!    waits for it to become idle, or a background thread finds that nothing was done for a while),

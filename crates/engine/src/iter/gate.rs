@@ -199,8 +199,8 @@ impl TableGate {
 
     /// Counts the pending answers. A key within the range makes the positive of table `at` true.
     /// Any other key, or none, makes it false only if the whole range was searched, which `all`
-    /// says for a table with this newest sequence number. The same condition holds for counting a
-    /// negative.
+    /// returns for a table with this newest sequence number. The same condition holds for counting
+    /// a negative.
     fn settle(&mut self, at: Option<usize>, found: Option<&[u8]>, all: impl Fn(SeqNo) -> bool) {
         for (verdict, newest) in self.refused.drain(..) {
             if all(newest) {

@@ -1,6 +1,6 @@
 //! Reads a log or manifest to which its writer may still append, from where the last call ended.
 //!
-//! 1. The file is opened anew at each call, because an open file reports its length as of the
+//! 1. The file is opened again at each call, because an open file reports its length as of the
 //!    opening; its header must be the one that was read before.
 //! 2. Records are verified as in any log. The first bytes that are not a good record are the end
 //!    for now if they may be an incomplete append: the file ends inside the record, or nothing but

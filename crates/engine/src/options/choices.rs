@@ -89,7 +89,7 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// As the store's [`Options::durability`](crate::Options::durability) says.
+    /// The store's [`Options::durability`](crate::Options::durability).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ pub(super) fn with_names_of_today(mut lines: Vec<(String, String)>) -> Vec<(Stri
     lines
 }
 
-/// Sets an option from its text in the file; the error says why it cannot be used.
+/// Sets an option from its text in the file; the error is the reason why it cannot be used.
 fn take(options: &mut Options, name: &str, text: &str) -> std::result::Result<(), String> {
     // The extractor comes earlier in the file: without one, tables would get no filters.
     if (name, text) == ("whole_key_filters", "false")

@@ -87,12 +87,12 @@ pub(super) fn prepare_dir(
     }
 }
 
-/// Makes the directory of a new store durable, whoever created it: otherwise a process that is
-/// killed right after creating it leaves a store that a power cut may remove with all of its
-/// contents.
+/// Makes the directory of a new store durable, even if another process created it: otherwise a
+/// process that is killed right after creating it leaves a store that a power cut may remove with
+/// all of its contents.
 ///
-/// If we have no permission to read the parent directory, whoever created ours must have synced it.
-/// Directories further up are synced if possible.
+/// If this process may not read the parent directory, the creator of the store's directory must
+/// have synced the parent. Directories further up are synced if possible.
 pub(super) fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
     match vfs.sync_dir(above) {

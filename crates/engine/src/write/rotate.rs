@@ -189,7 +189,7 @@ impl Engine {
 
     /// Ends the log durably, so that the next open knows it to be complete.
     pub(crate) fn finish_log(&self, leader: &mut Leader) -> Result<()> {
-        // Synced first, so that the end marker itself says that everything before it is durable.
+        // Synced first, so that the end marker itself records that everything before it is durable.
         self.sync_logs(leader)?;
         if let Some(log) = &mut leader.log {
             log.finish(0).map_err(|error| self.poison(error))?;

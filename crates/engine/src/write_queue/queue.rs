@@ -208,7 +208,7 @@ enum GatherOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// [`EMPTY`], [`LED`] or [`AWAITED`]. It changes to or from `AWAITED` only under the line's
-    /// lock, so under the lock it says whether the line is empty.
+    /// lock, so under the lock it shows whether the line is empty.
     state: AtomicUsize,
     line: Mutex<Line>,
 }

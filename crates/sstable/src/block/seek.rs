@@ -372,7 +372,7 @@ mod tests {
             if draw >> 40 & 15 == 0 {
                 position.restart();
                 let sought = (draw >> 44) as usize % entries.len();
-                // The entry that a seek finds is the one where it lands, or the one after.
+                // The scan continues from the entry that the seek finds, or from the one before it.
                 let i = position.find(&block, &entries[sought].0, MAX_SEQNO).unwrap();
                 assert_eq!(i, sought);
                 at = i.saturating_sub((draw >> 52 & 1) as usize);

@@ -108,7 +108,7 @@ enum Halt<E> {
     Alone(usize, Option<SeqNo>),
     /// The next entry is of a source that does not take part.
     Sort,
-    /// The visitor wants no more entries than that of this source.
+    /// The visitor wants no entries after that of this source.
     Last(usize),
     /// The next entry, if any, is not for the visitor.
     Left,

@@ -41,7 +41,7 @@ fn position(index: &Db) -> Result<u64, Box<dyn Error>> {
     Ok(stored.map(|bytes| bytes[..].try_into()).transpose()?.map_or(0, u64::from_le_bytes))
 }
 
-/// Prints what is in the index.
+/// Prints the contents of the index.
 fn show(index: &Db) -> Result<(), Box<dyn Error>> {
     let mut names = Vec::new();
     for entry in index.prefix("name:") {

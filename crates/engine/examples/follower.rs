@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let written = owner.put("order:3", "Barbara")?;
     println!("not yet:   {} orders", follower.prefix("order:").count());
 
-    // Reads then see all that was acknowledged before the call.
+    // Reads then see all writes that were acknowledged before the call.
     assert!(follower.catch_up()? >= written);
     let (_, last) = follower.prefix("order:").next_back().ok_or("there is an order")??;
     let count = follower.prefix("order:").count();

@@ -1,4 +1,4 @@
-//! Background work of an open store: what is running, what is requested, and how jobs have failed.
+//! Background work of an open store: running jobs, requests, and failures of jobs.
 //!
 //! The engine holds this state under one lock; every change notifies workers and waiting callers.
 //! It does not know the engine: [`jobs`](crate::jobs) chooses and runs jobs.
@@ -49,7 +49,7 @@ pub(crate) struct BackgroundState {
     pub(crate) refuses_writers: bool,
 }
 
-/// What callers have requested, and what they wait for.
+/// The requests of callers, and the work that they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Unmatched pauses of compactions.
@@ -77,7 +77,7 @@ pub(crate) struct BackgroundFailures {
     pub(crate) fits: JobFailures,
 }
 
-/// What decides whether a compaction would take a writer's core.
+/// The state that decides whether a compaction would take a writer's core.
 #[derive(Debug, Default)]
 pub(crate) struct WriterCore {
     pub(crate) filling: Filling,

@@ -1,5 +1,5 @@
-//! What a filter budget remembers between jobs: the ratio of built to planned bytes, and the number
-//! of lost sidecars.
+//! The data that a filter budget keeps between jobs: the ratio of built to planned bytes, and the
+//! number of lost sidecars.
 //!
 //! The engine holds it. Jobs that write tables update it, and [`budget`](crate::budget) plans with
 //! it.
@@ -13,7 +13,7 @@ use crate::sync::{Mutex, lock};
 /// Decay of the ratio of built to planned bytes: after this many bytes, older bytes count half.
 const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
 
-/// What the budget remembers between jobs.
+/// The data that the budget keeps between jobs.
 #[derive(Debug, Default)]
 pub(crate) struct BudgetHistory {
     /// Lost sidecars when filters were last settled.

@@ -22,7 +22,7 @@ pub struct Conflict {
     /// The key that was not as expected. If a transaction read a range of which another write
     /// deleted a part, the first key of that part.
     pub key: Vec<u8>,
-    /// What was expected of the key.
+    /// The condition on the key.
     pub expected: Expected,
     /// The name of the key's keyspace; `None` for the default one.
     pub keyspace: Option<String>,
@@ -34,7 +34,7 @@ impl Conflict {
     }
 }
 
-/// What a batch or a transaction expects of a key.
+/// A condition of a batch or a transaction on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expected {

@@ -156,8 +156,8 @@ impl Db {
         Self::open(dir, options.opening(|o| o.degraded(degraded)))
     }
 
-    /// Returns the entries with keys in `range`, skipping all that is corrupt. Reads the tables of
-    /// the range once to find the corruption, and then yields every entry that can be read.
+    /// Returns the entries with keys in `range`, skipping all corrupt data. Reads the tables of the
+    /// range once to find the corruption, and then yields every entry that can be read.
     /// [`Healthy::damage`] and [`Healthy::in_doubt`] report what was skipped.
     ///
     /// # Errors
@@ -684,9 +684,10 @@ impl Db {
     /// [`Transaction`] takes effect at once, as if nothing else had run meanwhile. Returns what
     /// `body` returns.
     ///
-    /// If another write has changed what it has read, nothing is written, and `body` runs again, up
-    /// to 1,000 times: it should have no effects other than through the transaction. Each conflict
-    /// means that another write has succeeded. If `body` returns an error, nothing is written.
+    /// If another write has changed a key or range that it has read, nothing is written, and `body`
+    /// runs again, up to 1,000 times: it should have no effects other than through the transaction.
+    /// Each conflict means that another write has succeeded. If `body` returns an error, nothing is
+    /// written.
     ///
     /// # Errors
     /// The error of `body`; those of [`Transaction::commit`]. [`Error::Conflict`] only after the
@@ -919,7 +920,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::flush`], or the error of a compaction: [`Error::Corruption`] if a table is corrupt.
-    /// What was not compacted stays as it was.
+    /// Keys that were not compacted stay as they were.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

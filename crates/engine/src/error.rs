@@ -39,7 +39,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         file: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The operating system's error.
         source: Arc<io::Error>,
@@ -50,7 +50,7 @@ pub enum Error {
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// What it needs.
+        /// The feature that it needs.
         what: String,
     },
     /// Another owner has the store open.
@@ -62,14 +62,14 @@ pub enum Error {
     NotAStore {
         /// The directory.
         dir: PathBuf,
-        /// What was found, or is missing.
+        /// A description of what was found or is missing.
         what: String,
     },
     /// A file is not of the expected kind.
     WrongFile {
         /// The file.
         file: PathBuf,
-        /// What it should have been.
+        /// The expected kind.
         wanted: &'static str,
         /// Why it is not: what it is instead, or what is wrong with it.
         found: &'static str,
@@ -113,15 +113,15 @@ pub enum Error {
     InDoubt {
         /// The store's directory.
         dir: PathBuf,
-        /// What is lost.
+        /// A description of the lost writes.
         what: String,
     },
     /// The directory no longer holds the store that a follower was opened on, or holds an earlier
-    /// state of that store. What the follower has read stays readable.
+    /// state of that store. The data that the follower has read stays readable.
     Replaced {
         /// The store's directory.
         dir: PathBuf,
-        /// What was found instead.
+        /// A description of what was found instead.
         what: String,
     },
     /// The store was opened read-only, or by a follower.

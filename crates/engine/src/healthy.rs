@@ -5,8 +5,8 @@
 //! 3. In a range that corruption may affect, each key with any version left is looked up, because a
 //!    get knows which versions are above the corruption.
 //!
-//! Called by [`Db::healthy`](crate::Db::healthy). [`rescue`](crate::rescue) finds what is left of
-//! files.
+//! Called by [`Db::healthy`](crate::Db::healthy). [`rescue`](crate::rescue) finds the readable
+//! parts of files.
 
 use std::sync::Arc;
 

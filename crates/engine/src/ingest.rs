@@ -85,7 +85,7 @@ struct IngestFile {
     path: PathBuf,
     /// How its keys are stored.
     space: Space,
-    /// What the first opening of the file has found.
+    /// The identity of the table, as found when the file was first opened.
     expected: Expected,
     entries: u64,
     /// The smallest and the largest of its physical keys, unless it is empty.

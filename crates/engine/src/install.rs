@@ -134,8 +134,8 @@ impl Engine {
         (marks != *recorded).then(|| Arc::new(marks))
     }
 
-    /// Records what has expired since the last version edit, if a compaction could free any of it:
-    /// compactions go by the horizon in the manifest.
+    /// Records the expiry since the last version edit, if a compaction could free space by it:
+    /// compactions use the horizon in the manifest.
     pub(crate) fn record_expired(&self) -> Result<()> {
         let horizons = self.snapshots.horizons();
         if horizons.are_none() {
@@ -149,7 +149,7 @@ impl Engine {
         if due.iter().any(has_expired) { self.record_horizon() } else { Ok(()) }
     }
 
-    /// Records all that has expired since the last version edit.
+    /// Records all expiry since the last version edit.
     pub(crate) fn record_horizon(&self) -> Result<()> {
         let horizons = self.snapshots.horizons();
         let is_recorded = horizons.are_none() || *horizons == *self.version().ranges.horizons();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::compaction::pressure::Cause;
 
-/// What is counted of background jobs. Times are in nanoseconds.
+/// The counters of background jobs. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobCounter {
     Flushes,

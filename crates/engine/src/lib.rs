@@ -36,7 +36,7 @@
 //! block; its page describes how much memory a long-lived one holds.
 //!
 //! A [`Follower`] reads a store that another process writes: [`Db::open_follower`].
-//! [`FollowerStats`] counts what it has read.
+//! [`FollowerStats`] counts its reads of the store's files.
 //!
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key, and [`Db::merge`] changes its value by a
@@ -74,7 +74,7 @@
 //! # Operations
 //! [`Stats`] holds the counters; [`Db::checkpoint`] copies the store; [`VerifyReport`],
 //! [`RecoveryReport`], [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and
-//! [`Healthy`] read what is intact in a corrupt store. The modules [`inspect`], [`dump`] and
+//! [`Healthy`] read the intact data of a corrupt store. The modules [`inspect`], [`dump`] and
 //! [`trace`] read single files, move entries, and record lookups; [`vfs`] is the interface to the
 //! file system.
 //!

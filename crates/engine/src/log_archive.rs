@@ -82,7 +82,7 @@ impl LogArchive {
     }
 
     /// Sets the minimum bytes that are kept; 0 archives nothing. [`LogArchive::shrink`] removes
-    /// what is no longer wanted.
+    /// logs that are no longer wanted.
     pub(crate) fn keep_bytes(&self, bytes: u64) {
         self.wanted.store(bytes, Ordering::Relaxed);
     }

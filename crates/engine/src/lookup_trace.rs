@@ -70,8 +70,8 @@ impl LookupTrace {
     /// Ends the recording, and syncs the trace.
     ///
     /// # Errors
-    /// The first error of its file: the trace then has no end, but what was written before it can
-    /// be read.
+    /// The first error of its file: the trace then has no end, but everything written before the
+    /// error can be read.
     pub fn finish(mut self) -> Result<TraceTotals> {
         self.end()
     }

@@ -121,7 +121,7 @@ impl Engine {
         state.apply(&edit).map_err(|error| Error::internal(error.0))
     }
 
-    /// Removes what a failed checkpoint has put into `dir`, which was empty.
+    /// Removes the files that a failed checkpoint has put into `dir`, which was empty.
     fn empty_checkpoint(&self, dir: &Path) {
         for entry in self.files.vfs.list(dir).unwrap_or_default() {
             let _ = self.files.vfs.remove(&dir.join(entry.name));

@@ -30,7 +30,7 @@ pub struct MergeFailure {
     /// The name of the keyspace that the key is in, if that has a merge operator of its own, which
     /// is missing.
     pub keyspace: Option<String>,
-    /// What is wrong.
+    /// The cause.
     pub cause: MergeCause,
 }
 

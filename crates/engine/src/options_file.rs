@@ -87,7 +87,7 @@ fn printable(value: &str) -> String {
     value.chars().map(escaped).collect()
 }
 
-/// What is wrong with the bytes of a file.
+/// A defect in the bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Flaw {
     /// No version writes them.
@@ -148,7 +148,7 @@ pub(crate) fn read(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Op
     }
 }
 
-/// What is wrong with the options file in `dir`, if anything.
+/// The damage of the options file in `dir` that `error` reports.
 pub(crate) fn damage(error: &Error, dir: &Path) -> Damage {
     let path = dir.join(OPTIONS);
     let is_in_the_way = matches!(error, Error::Corruption(c) if c.what == NO_FILE);

@@ -98,7 +98,7 @@ pub struct RepairReport {
     /// The manifest that was used; `None` if none was readable, and the tables were found by
     /// listing the directory.
     pub manifest: Option<PathBuf>,
-    /// What the new store holds (or would hold, in a dry run).
+    /// The contents of the new store (or its future contents, in a dry run).
     pub saved: Saved,
     /// Entries of unreadable parts of tables, according to the manifest: values, deletions, and
     /// older versions. A lower bound of the loss, as the entries of lost logs, and of tables that
@@ -381,7 +381,7 @@ impl<'a> Work<'a> {
         Ok(operations)
     }
 
-    /// Passes what is left of each key to `put`, unless a range tombstone deletes it or it has
+    /// Passes the newest state of each key to `put`, unless a range tombstone deletes it or it has
     /// expired.
     fn copy(
         mut self,

@@ -38,8 +38,8 @@ impl Snapshots {
         self.expiry.horizon(|| self.visible())
     }
 
-    /// What has expired now. Load the view before this: a version loaded later may lack what has
-    /// expired since.
+    /// The expiry horizons now. Load the view before this: a version loaded later may lack entries
+    /// that have expired since.
     pub(crate) fn horizons(&self) -> Arc<Horizons> {
         self.expiry.horizons(|| self.visible())
     }

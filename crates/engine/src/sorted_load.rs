@@ -261,8 +261,8 @@ impl Engine {
     }
 }
 
-/// The deepest level that a table of these keys can be added to, so that it comes before all that
-/// it overlaps.
+/// The deepest level that a table of these keys can be added to, so that it comes before all tables
+/// that it overlaps.
 fn level_below(version: &Version, (smallest, largest): (&[u8], &[u8])) -> usize {
     let is_free = |level: &usize| match &version.levels[*level][..] {
         runs if *level == 0 => !runs.iter().any(|table| table.overlaps(smallest, largest)),

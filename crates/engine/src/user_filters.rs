@@ -124,7 +124,7 @@ pub trait UserFilterPolicy: Send + Sync + fmt::Debug {
     /// from an older version of the policy.
     ///
     /// # Errors
-    /// A description of what is wrong with them: the table then passes every key.
+    /// The reason why they cannot be used: the table then passes every key.
     fn open(&self, bytes: &[u8]) -> std::result::Result<Box<dyn UserFilter>, String> {
         Err(format!("this policy opens no filters, and there is one of {} bytes", bytes.len()))
     }

@@ -136,7 +136,7 @@ pub(crate) struct View {
     has_older_ranges: bool,
 }
 
-/// What a snapshot reads.
+/// The sequence number and the view of a snapshot's reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt<'a> {
     /// Its registered sequence number.
@@ -153,7 +153,7 @@ pub(crate) struct ReadMoment<'a> {
     /// Those of the active memtable.
     active: Option<Arc<LoadedRanges>>,
     others: &'a RangeSet,
-    /// What has expired.
+    /// The expiry horizons.
     horizons: Arc<Horizons>,
 }
 
@@ -176,7 +176,7 @@ impl ReadMoment<'_> {
         active.or_else(|| self.others.deleted_in(bounds, since))
     }
 
-    /// All range tombstones, and what has expired.
+    /// All range tombstones, and the expiry horizons.
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
         self.active.iter().for_each(|active| all.extend(&active.set));
@@ -195,7 +195,7 @@ pub(crate) struct Since {
     oldest: Weak<Memtable>,
     /// The version at that moment. Not kept alive either.
     version: Weak<Version>,
-    /// What had expired at that moment.
+    /// The expiry horizons at that moment.
     horizons: Arc<Horizons>,
 }
 
@@ -277,7 +277,7 @@ impl View {
     #[cold]
     #[inline(never)]
     pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
-        // Before the sequence number: what is newest at it has not expired by then.
+        // Loaded before the sequence number: the newest entries at it have not expired by then.
         let horizons = snapshots.horizons();
         let mut seqno = at.unwrap_or_else(|| snapshots.visible());
         let mut active = self.active.ranges.load();

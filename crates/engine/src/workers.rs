@@ -18,7 +18,7 @@
 //! * The lock here is taken after all others, and nothing of a store is called or dropped while it
 //!   is held.
 //! * A worker holds a store only for its turn. Closing a store waits for those turns and no others.
-//! * A panic ends its thread; another is started for what is queued.
+//! * A panic ends its thread; another is started for queued stores.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Debug;
@@ -297,7 +297,7 @@ impl WorkerPool {
     }
 }
 
-/// What a thread does next.
+/// The next step of a thread.
 enum Next<'a> {
     Turn(WorkerTurn<'a>),
     /// Frees memory of memtables.

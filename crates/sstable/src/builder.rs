@@ -49,7 +49,7 @@ const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].
 const LEAF_BYTES: (usize, usize) = (64, 16 << 20);
 
-/// Options for building a table. Reading needs none of them: the file records what was chosen.
+/// Options for building a table. Reading needs none of them: the file records the chosen ones.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     /// A random id, unique among all tables. Every checksum is bound to it, and the manifest

@@ -32,7 +32,7 @@ pub struct BlockInfo {
     pub offset: u64,
     /// Its length in bytes, frame included.
     pub bytes: u64,
-    /// What it holds.
+    /// Its kind.
     pub kind: BlockKind,
     /// The content, or the reason why the block cannot be used.
     pub content: Result<BlockContent, String>,

@@ -9,7 +9,7 @@ use trommel_filter::HashSeed;
 
 use crate::format::Fault;
 
-/// What a table holds.
+/// The contents of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableContents {
     /// Entries, tombstones included.
@@ -35,7 +35,7 @@ pub struct TableContents {
 /// Facts about a table, and opaque bytes of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties {
-    /// What the table holds.
+    /// The contents of the table.
     pub contents: TableContents,
     /// Target size of a data block in bytes, before compression.
     pub block_bytes: u64,

@@ -106,7 +106,7 @@ impl AdviceVerdict {
     }
 }
 
-/// Filters of a level, or of all, and what they do per lookup that reaches tables.
+/// Filters of a level, or of all levels, and their effect per lookup that reaches tables.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct FilterFigures {

@@ -94,7 +94,7 @@ impl FilterAdvice {
 }
 
 impl LevelAdvice {
-    /// Adds what the advice does not cover.
+    /// Adds notes on cases that the advice does not cover.
     fn note_exceptions(&mut self, seen: &SeenLevel, is_spared: bool) {
         if seen.has_foreign() {
             self.reason += "; filters of your own making are here, of which bytes and rate are what \

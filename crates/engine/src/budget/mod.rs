@@ -120,7 +120,7 @@ impl Engine {
         Misses { share, seen_in: Some(lookups) }
     }
 
-    /// What is known of the tree in addition to its tables.
+    /// The facts about the tree in addition to its tables.
     fn outlook(&self, version: &Version, own: OwnFilters) -> Outlook {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);

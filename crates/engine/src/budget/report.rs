@@ -67,7 +67,7 @@ pub struct BudgetSpace {
     pub dropped_bytes: u64,
 }
 
-/// What the bytes of a budget are worth in reads.
+/// The value of a budget's bytes in reads.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct BudgetValue {

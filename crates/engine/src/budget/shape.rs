@@ -47,7 +47,7 @@ pub(super) fn held_bytes(table: &TableFile) -> u64 {
     }
 }
 
-/// What is known of a tree in addition to its tables.
+/// The facts about a tree in addition to its tables.
 #[derive(Debug)]
 pub(crate) struct Outlook {
     /// Whether the tables of the last level have filters.
@@ -218,7 +218,8 @@ impl Outlook {
 }
 
 impl Builder<'_> {
-    /// Adds level 0, newest first: expected runs, then what the job writes, then the tables.
+    /// Adds level 0, newest first: expected runs, then the tables that the job writes, then the
+    /// existing tables.
     fn add_newest(
         &mut self,
         tables: &[&Arc<TableFile>],

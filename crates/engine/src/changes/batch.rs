@@ -52,7 +52,7 @@ pub struct ChangedBatch {
 pub struct ChangedOp<'a> {
     /// The keyspace that it changes.
     pub keyspace: ChangedKeyspace<'a>,
-    /// What it does, by the keys of that keyspace. Never [`BatchOp::TimeMark`] nor
+    /// The operation, on keys of that keyspace. Never [`BatchOp::TimeMark`] nor
     /// [`BatchOp::Refused`].
     pub op: BatchOp<'a>,
 }

@@ -3,14 +3,14 @@
 //! 1. *Which logs.* Those that the store needs, and [archived](crate::log_archive) ones. A feed
 //!    begins with the last log whose first batch is a wanted one or an earlier one.
 //! 2. *Nothing is skipped.* Each record states its first sequence number, and there is a record for
-//!    every number, except for sorted loads and lost logs. So a feed notices by counting what is
-//!    missing, whatever the reason, and reports it. Batches that a recovery has copied to its new
-//!    log occur twice; the second is skipped.
+//!    every number, except for sorted loads and lost logs. So a feed detects missing batches by
+//!    counting, whatever the reason, and reports them. Batches that a recovery has copied to its
+//!    new log occur twice; the second is skipped.
 //! 3. *Nothing is shown too early.* A step reads up to the number that is visible when it begins.
-//! 4. *Nothing is taken back.* What a step has read is made durable before any of it is passed on,
-//!    with its log and all earlier ones, unless the writer has done so. The feed syncs the files
-//!    itself, so that no writer waits. Without this, a power failure could take away what a
-//!    consumer has seen, and give its number to another write.
+//! 4. *Nothing is taken back.* The batches that a step has read are made durable before any of them
+//!    is passed on, with its log and all earlier ones, unless the writer has done so. The feed
+//!    syncs the files itself, so that no writer waits. Without this, a power failure could remove a
+//!    batch that a consumer has seen, and another write could get its number.
 //! 5. *Users' keys.* Headers, the catalog and time marks are hidden: [`batch`].
 //!
 //! A step reads about a MiB of batches. No file stays open between two steps, and the store does
@@ -39,15 +39,15 @@ pub use batch::{ChangedBatch, ChangedKeyspace, ChangedOp};
 
 /// A change feed: the committed batches of a store after a sequence number, in order, each once.
 ///
-/// The iterator ends when it has yielded all that is there, and continues when there is more:
+/// The iterator ends when it has yielded all batches so far, and continues when there are more:
 /// [`Changes::wait`] waits for that. After an error the feed is over; [`Changes::position`] returns
 /// where to begin the next one.
 ///
 /// A batch is yielded once readers can see it, and once it is durable: the feed syncs the log
-/// itself, whatever the [`Durability`](crate::Durability) of the write. So no crash takes away what
-/// a feed has yielded, and a consumer that stores the [sequence number](ChangedBatch::seqno) of the
-/// last batch atomically with its own results, and begins after that number when it restarts, gets
-/// each batch exactly once.
+/// itself, whatever the [`Durability`](crate::Durability) of the write. So no crash removes a batch
+/// that a feed has yielded, and a consumer that stores the [sequence number](ChangedBatch::seqno)
+/// of the last batch atomically with its own results, and begins after that number when it
+/// restarts, gets each batch exactly once.
 ///
 /// Entries that expire, or that a [compaction filter](crate::CompactionFilter) removes, are not
 /// changes. A merge is yielded with its operand. The creation of a keyspace is not yielded; a drop
@@ -77,7 +77,7 @@ pub use batch::{ChangedBatch, ChangedKeyspace, ChangedOp};
 #[must_use = "it yields the changes"]
 pub struct Changes {
     reader: BatchReader,
-    /// Batches that were read, are visible and durable.
+    /// Batches that have been read, and are visible and durable.
     ready: VecDeque<ChangedBatch>,
     /// The sequence number of the last batch that was yielded.
     position: SeqNo,
@@ -94,12 +94,12 @@ impl Db {
     /// The committed batches after the sequence number `seqno`, in order: see [`Changes`]. Each
     /// write returns its sequence number ([`Db::put`], [`Db::write`]), and a batch is yielded if
     /// its last one is larger than `seqno`. 0 begins with the first write; the number of a
-    /// [snapshot](crate::Snapshot::seqno) begins after what the snapshot sees.
+    /// [snapshot](crate::Snapshot::seqno) begins after the writes that the snapshot sees.
     ///
     /// The setting [`log_archive_bytes`](crate::settings::WriteSettings::log_archive_bytes)
     /// determines how much of the past is kept. A read-only store and a
-    /// [`Follower`](crate::Follower) have feeds of what they see, from the logs that the owner of
-    /// the store keeps.
+    /// [`Follower`](crate::Follower) have feeds of the writes that they see, from the logs that the
+    /// owner of the store keeps.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if `log_archive_bytes` is 0, or the store has no log;

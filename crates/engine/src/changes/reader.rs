@@ -68,7 +68,7 @@ pub(super) struct BatchReader {
     seqno: SeqNo,
     /// The log that is read now.
     tail: Option<LogTail>,
-    /// The log, and the offset in it, up to which all that was read is durable.
+    /// The log, and the offset in it, up to which everything read is durable.
     durable_to: (u64, u64),
 }
 
@@ -233,7 +233,7 @@ impl BatchReader {
 }
 
 /// Makes the logs with these numbers durable, unless everything up to `seqno` is known to be
-/// durable. Archived logs are durable, and so is what is in tables.
+/// durable. Archived logs are durable, and so are tables.
 pub(super) fn sync_up_to(
     engine: &Engine,
     seqno: SeqNo,

@@ -37,7 +37,7 @@ pub(crate) struct OutputCutter {
 
 impl OutputCutter {
     /// A cutter for a compaction with these grandparents, in key order. Without grandparents,
-    /// `even` may set the size of outputs that divides what is written evenly.
+    /// `even` may set the size of outputs that divides the output evenly.
     pub(crate) fn new(
         grandparents: Vec<Grandparent>,
         options: &CompactionOptions,

@@ -7,9 +7,9 @@
 //! 3. A neighbour within the tables of the output level that are rewritten anyway costs only its
 //!    own bytes, and joins while the job stays within its limit.
 //! 4. Large runs of level 0 that overlap nothing are moved together, unread.
-//! 5. Small ones are merged into one table, together with what is between them in the output level,
-//!    if that is little: moved one by one they would stay small tables forever, each adding to the
-//!    version.
+//! 5. Small ones are merged into one table, together with the tables between them in the output
+//!    level, if these are small: moved one by one they would stay small tables forever, each adding
+//!    to the version.
 //!
 //! A plan looks at each unit a bounded number of times; finding the groups of level 0 sorts it
 //! once.

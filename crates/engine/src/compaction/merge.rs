@@ -75,7 +75,7 @@ impl DropRule {
     /// No range tombstone up to this sequence number deletes any entry that the rule keeps.
     pub(crate) fn ranges_applied(&self) -> SeqNo {
         let newest = self.ranges.last().map_or(0, RangeCursor::newest);
-        // Newer tombstones leave what the oldest snapshot sees.
+        // Newer tombstones leave the entries that the oldest snapshot sees.
         newest.min(self.snapshots.first().copied().unwrap_or(MAX_SEQNO))
     }
 

@@ -26,8 +26,8 @@
 //!    0 that overlap nothing are moved together; small ones are merged into one table instead
 //!    ([`gather`](super::gather)).
 //! 8. If there is nothing else to do, tables with entries that no reader can see are rewritten in
-//!    place, tombstones are brought down to what they delete, and small neighbours are merged
-//!    ([`upkeep`](super::upkeep)).
+//!    place, tombstones are moved down to the entries that they delete, and small neighbours are
+//!    merged ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output

@@ -19,9 +19,9 @@
 //! A slice pins the version it begins with: files that another compaction replaces meanwhile are
 //! deleted when the slice ends.
 //!
-//! Besides its inputs, a compaction needs space for what it brings down from above, and for one
-//! slice, not for its whole output. An abandoned compaction leaves the slices it has installed, and
-//! all inputs from above.
+//! Besides its inputs, a compaction needs space for the data that it moves down from above, and for
+//! one slice, not for its whole output. An abandoned compaction leaves the slices it has installed,
+//! and all inputs from above.
 //!
 //! Called by the worker that runs a plan.
 
@@ -54,7 +54,7 @@ const SLACK: f64 = 1.125;
 
 /// The table size that divides a slice of `bytes` evenly, as near to `table_bytes` as possible: a
 /// remainder would make a small table at the end of each slice. From 0.75 to 1.7 times
-/// `table_bytes`: what is merged into a small slice may be far more than its share.
+/// `table_bytes`: the data merged into a small slice may be far more than its share.
 pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
     let tables = (bytes / table_bytes as f64).round().max(1.0);
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)

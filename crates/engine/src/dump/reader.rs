@@ -34,7 +34,7 @@ pub enum DumpItem<'a> {
     },
 }
 
-/// What was read next.
+/// The next item of the dump.
 #[derive(Clone, Copy)]
 enum Step {
     /// The entry with this number in the block.
@@ -105,7 +105,8 @@ impl<R: Read> DumpReader<R> {
     /// # Errors
     /// [`Error::Corruption`](crate::Error::Corruption) with the offset in the dump;
     /// [`Error::Unsupported`](crate::Error::Unsupported) if a keyspace has an option that this
-    /// version does not know. What was returned before is valid. After an error there is no more.
+    /// version does not know. Items returned before are valid. After an error there are no more
+    /// items.
     ///
     /// ```
     /// use trommel::KeyspaceOptions;

@@ -34,7 +34,7 @@ pub(crate) struct TimeMarks {
     keyspaces: Option<BTreeMap<u32, KeyspaceHorizon>>,
 }
 
-/// What has expired of a keyspace.
+/// The expiry horizon of a keyspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceHorizon {
     /// Every entry with a lower sequence number has expired. It never goes down.
@@ -159,8 +159,8 @@ impl TimeMarks {
         match self.marks.last_mut() {
             None => self.marks.push(TimeMark { from: self.horizon, until }),
             Some(last) if from < last.from => {}
-            // A clock that jumps backward moves no mark: what is written until it has caught up
-            // counts as written at the last mark's time.
+            // A clock that jumps backward moves no mark: entries written until it has caught up
+            // count as written at the last mark's time.
             Some(last) if from == last.from || is_full => last.until = last.until.max(until),
             Some(last) => {
                 let until = last.until.max(until);
@@ -235,7 +235,7 @@ impl TimeMarks {
         self.marks.clear();
     }
 
-    /// Moves the horizon past all that was written at least `ttl` before `now`, both in
+    /// Moves the horizon past all entries written at least `ttl` before `now`, both in
     /// milliseconds; nothing above `visible`, the newest visible sequence number, was visible
     /// before `now`. Returns the time at which the horizon may move again; `None` if everything has
     /// expired, or nothing ever does.

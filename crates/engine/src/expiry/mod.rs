@@ -8,10 +8,10 @@
 //!    sequence number that has not expired is the *horizon*. It never goes down, whatever the clock
 //!    does, and each version edit records it.
 //! 3. The horizon is a range tombstone over all keys ([`RangeSet`](crate::ranges::RangeSet)) that
-//!    every reader sees, even an older snapshot. So compactions drop what has expired, and tables
-//!    that hold nothing else are removed unread. In a store with keyspaces, each that has a `ttl`
-//!    has a horizon of its own ([`Horizons`]), over its own keys. They share the marks, whose steps
-//!    are those of the shortest `ttl`; marks that only longer ones need are joined.
+//!    every reader sees, even an older snapshot. So compactions drop expired entries, and tables
+//!    that hold no others are removed unread. In a store with keyspaces, each that has a `ttl` has
+//!    a horizon of its own ([`Horizons`]), over its own keys. They share the marks, whose steps are
+//!    those of the shortest `ttl`; marks that only longer ones need are joined.
 //! 4. A read loads its view, then the horizon, then its sequence number. Loading the horizon reads
 //!    the clock, and moves the horizon if it is due ([`Expiry::horizon`]), so no thread has to run
 //!    for this.

@@ -52,7 +52,8 @@ pub(super) struct Following {
     manifest: FollowedManifest,
     /// The logs that the manifest needs, oldest first.
     logs: Vec<FollowedLog>,
-    /// The newest sequence number: of what was read, or of a time mark that a manifest began with.
+    /// The newest sequence number that was read, or that of a time mark with which a manifest
+    /// began.
     last_seqno: SeqNo,
     /// The state from which the current view was made; `None` if it was made before anything was
     /// read.

@@ -69,14 +69,14 @@ pub struct Follower {
     timer: Mutex<Option<Timer>>,
 }
 
-/// What a follower shares with its timer.
+/// The state that a follower shares with its timer.
 #[derive(Debug)]
 struct FollowedStore {
     db: Db,
     state: Mutex<FollowState>,
 }
 
-/// What a follower has read, and its counts.
+/// The files that a follower has read, and its counts.
 #[derive(Debug)]
 struct FollowState {
     following: Following,
@@ -85,7 +85,7 @@ struct FollowState {
     error: Option<Error>,
 }
 
-/// What a [`Follower`] has read.
+/// Counts of a [`Follower`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowerStats {
@@ -112,8 +112,9 @@ impl Db {
     /// to it, or while none does. Takes no lock, and writes nothing. Catches up once.
     ///
     /// Of the `options`, those for writing have no effect. In a store with a
-    /// [`ttl`](crate::settings::WriteSettings::ttl), pass the same `ttl` to hide what has expired
-    /// since the owner last recorded it: [`Options::load_latest`] returns the recorded options.
+    /// [`ttl`](crate::settings::WriteSettings::ttl), pass the same `ttl` to hide entries that have
+    /// expired since the owner last recorded its horizon: [`Options::load_latest`] returns the
+    /// recorded options.
     ///
     /// # Errors
     /// As [`Db::open_read_only`], except for [`Error::Locked`]; [`Error::InvalidOption`] if
@@ -163,10 +164,10 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Reads what the owner of the store has written since the last call. Reads then see everything
-    /// that was durable when the call was made, as [`Durability`](crate::Durability) defines it for
-    /// each write, and perhaps later writes, but never a part of a batch. Returns the newest
-    /// visible sequence number, which is at least that of each write that returned before the call.
+    /// Reads the writes of the store's owner since the last call. Reads then see everything that
+    /// was durable when the call was made, as [`Durability`](crate::Durability) defines it for each
+    /// write, and perhaps later writes, but never a part of a batch. Returns the newest visible
+    /// sequence number, which is at least that of each write that returned before the call.
     ///
     /// Without new writes it takes a few system calls; otherwise as long as reading the new writes
     /// takes. A store without a [`log`](crate::settings::WriteSettings::log) is read as of its last
@@ -266,7 +267,7 @@ impl Follower {
         &self.store.db
     }
 
-    /// What the follower has read so far. [`Db::stats`] counts its lookups, and shows the levels.
+    /// The counts of the follower so far. [`Db::stats`] counts its lookups, and shows the levels.
     ///
     /// # Errors
     /// [`Error::Closed`], and [`Error::Forked`] in a forked child.

@@ -68,7 +68,7 @@ pub struct ManifestContents {
     pub expiry_horizon: u64,
     /// The numbers of named keyspaces, and their own horizons.
     pub keyspace_horizons: Vec<(u32, u64)>,
-    /// The times of what has not expired, oldest first; empty if entries do not expire.
+    /// The times of entries that have not expired, oldest first; empty if entries do not expire.
     pub time_marks: Vec<TimeMark>,
     /// The name of the merge operator, if the store may hold operands of one.
     pub merge_operator: Option<String>,

@@ -16,8 +16,8 @@
 //!    begins in the middle does not settle this, and then a negative is not counted either, or the
 //!    measured rate would be too low.
 //!
-//! A gated scan yields all of its range, and an arbitrary part of what is outside it, which callers
-//! must ignore.
+//! A gated scan yields all of its range, and an arbitrary part of the keys outside it, which
+//! callers must ignore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,7 +113,7 @@ fn one_prefix(bounds: &Bounds, extractor: &Prefix, seed: HashSeed) -> Option<Ran
     inside.then(|| RangePrefix { len: prefix.len(), hash: seed.hash(prefix) })
 }
 
-/// What is known of one table.
+/// The knowledge of a scan about one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TableAnswer {
     /// Its filter has not been probed.

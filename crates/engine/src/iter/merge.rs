@@ -1,17 +1,17 @@
 //! Merges many sorted sources into one by insertion, in both directions.
 //!
-//! 1. Before a seek all sources prefetch what they will read. After it each source is positioned on
-//!    its first entry in the direction of travel, and the sources are sorted by these. The first
-//!    has the current entry; when it has moved, it is reinserted in order. A source rarely moves
-//!    far back, because one that holds a small part of the entries is rarely first, and the
-//!    compared heads are contiguous: up to some dozens of sources this takes fewer instructions
-//!    than a loser tree.
+//! 1. Before a seek, all sources prefetch the memory and blocks that they will read. After it each
+//!    source is positioned on its first entry in the direction of travel, and the sources are
+//!    sorted by these. The first has the current entry; when it has moved, it is reinserted in
+//!    order. A source rarely moves far back, because one that holds a small part of the entries is
+//!    rarely first, and the compared heads are contiguous: up to some dozens of sources this takes
+//!    fewer instructions than a loser tree.
 //! 2. The head of each source's entry is kept for comparison: the first sixteen bytes of its key as
 //!    a number, the key's length, and the sequence number. Only long keys with a common start are
 //!    read themselves.
 //! 3. As long as the first source's next entry comes before the second's, as in a long run of one
-//!    source, the order does not change. A visitor is lent what the sources have decoded, while
-//!    nothing is reordered at all (`merge/visit.rs`).
+//!    source, the order does not change. A visitor is lent the entries that the sources have
+//!    decoded, while nothing is reordered at all (`merge/visit.rs`).
 //! 4. A change of direction moves every other source by one: in forward travel each is after the
 //!    current entry, so its previous entry is before it, and the other way round.
 //!
@@ -259,7 +259,8 @@ where
         error
     }
 
-    /// Makes all sources prefetch what a seek will read, before any of them waits for it.
+    /// Makes all sources prefetch the memory and blocks that a seek will read, before any of them
+    /// waits for it.
     fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
         for stage in [Stage::Find, Stage::Prefetch] {
             let requested =

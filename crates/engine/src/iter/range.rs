@@ -17,10 +17,10 @@ type End = Option<VisibleCursor>;
 
 /// An iterator over the entries of a range as of one moment, in key order, from both ends.
 ///
-/// It owns what it reads from, so it can outlive its handle and move to another thread. It sees the
-/// store as of its creation, and keeps the files and memtables that it reads, and the store, open
-/// until it is dropped. After an error it yields nothing more. Once the store is closed by
-/// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
+/// It owns everything that it reads from, so it can outlive its handle and move to another thread.
+/// It sees the store as of its creation, and keeps the files and memtables that it reads, and the
+/// store, open until it is dropped. After an error it yields nothing more. Once the store is closed
+/// by [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
 ///
 /// # What is copied, and what kept entries keep
 /// A key is assembled from its block, so it is a copy; the memory of a key above 30 bytes is reused

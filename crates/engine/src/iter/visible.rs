@@ -53,8 +53,8 @@ enum Position {
 
 /// A cursor over the keys and values that are visible as of one moment.
 ///
-/// It keeps the memtables and tables of its view alive, so nothing that happens to the store
-/// changes what it yields.
+/// It keeps the memtables and tables of its view alive, so no change of the store affects the
+/// entries that it yields.
 pub(crate) struct VisibleCursor {
     merge: MergeCursor<Source>,
     seqno: SeqNo,
@@ -64,7 +64,7 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// If the merge is before the current key: its value.
     value: Slice,
-    /// What is known of deleted ranges, if anything is.
+    /// The known deleted ranges, if there are any.
     deleted: Option<Box<KnownDeleted>>,
     /// The keys that are being passed.
     gap: Gap,
@@ -560,7 +560,7 @@ impl VisibleCursor {
     }
 }
 
-/// Whether a backward scan as of `now` sees what was written at `seqno`.
+/// Whether a backward scan as of `now` sees an entry written at `seqno`.
 #[inline]
 fn sees(now: SeqNo, seqno: SeqNo) -> bool {
     seqno <= now

@@ -77,7 +77,7 @@ impl Engine {
         }
         let rests_at = self.files.deletion_queue.rests_at();
         if rests_at.is_some_and(|at| at <= now) {
-            // Frees what is kept for future writes.
+            // Frees the files and memory kept for future writes.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
         }
         let flushes_at = self.flushes_at_rest(&mut state, now);
@@ -129,7 +129,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// When to record what has expired, for the space that compactions can then free.
+    /// When to record the expiry of entries, so that compactions can free their space.
     fn frees_expired_at(&self, state: &BackgroundState, now: Instant) -> Option<Instant> {
         let compacts = self.options.load().compaction.auto_compaction && state.requests.pauses == 0;
         if !self.snapshots.expiry.is_on() || !compacts || self.takes_no_jobs(state) {

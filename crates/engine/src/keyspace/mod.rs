@@ -2,7 +2,7 @@
 //!
 //! A keyspace is a range of the tree ([`space`](crate::space)), so everything else of the store is
 //! shared: the log, the sequence numbers, the memtables, snapshots, compactions. A handle maps keys
-//! and ranges to physical ones, and calls what a [`Db`] calls for the default keyspace.
+//! and ranges to physical ones, and calls the same functions as a [`Db`] for the default keyspace.
 //!
 //! * [`catalog`]: creating, listing and dropping keyspaces.
 //! * [`views`]: a keyspace of a batch, a snapshot or a transaction.
@@ -134,8 +134,8 @@ impl Db {
         self.handle().keyspace_names()
     }
 
-    /// Drops the keyspace of this name with all that it holds; returns whether there was one. This
-    /// is a single write, whatever the keyspace holds, and is synced if its entries expire;
+    /// Drops the keyspace of this name with all its entries; returns whether there was one. This is
+    /// a single write, whatever the keyspace holds, and is synced if its entries expire;
     /// compactions remove the entries. Snapshots, iterators and cursors that are open keep what
     /// they see.
     ///

@@ -192,7 +192,7 @@ pub struct KeyspaceTransaction<'a> {
 }
 
 impl Transaction {
-    /// The keyspace in this transaction: what is read and written there is part of it.
+    /// The keyspace in this transaction: reads and writes there are part of the transaction.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped) if it was dropped before the

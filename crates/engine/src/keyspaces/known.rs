@@ -1,4 +1,4 @@
-//! What is known of the named keyspaces of an open store, by their ids.
+//! The known named keyspaces of an open store, by id.
 //!
 //! Reads, flushes and compactions take the id from the header of a physical key. They look up the
 //! options of a table, and the merge operator of a key, under a shared lock.

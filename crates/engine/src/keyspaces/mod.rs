@@ -62,7 +62,7 @@ pub(crate) struct Keyspaces {
     has_operators: AtomicBool,
 }
 
-/// What is known of the catalog.
+/// The catalog, as far as it has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     /// Whether it was read since the store was opened.

@@ -30,7 +30,7 @@ use crate::error::Error;
 /// Receives the records of a file, in order.
 pub(crate) type TakeRecord<'a> = dyn FnMut(Record<'_>) -> Result<TakenRecord, Error> + 'a;
 
-/// What was done with a record that was passed on.
+/// The outcome of passing a record on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TakenRecord {
     /// It was taken: read on.
@@ -58,7 +58,7 @@ pub(crate) struct LogTail {
     judged: Option<(u64, u64)>,
 }
 
-/// What is known once the file header has been read.
+/// The state once the file header has been read.
 #[derive(Debug)]
 struct Start {
     header: FileHeader,

@@ -46,8 +46,8 @@ pub(crate) const TAG_KEYSPACE: u64 = 7;
 pub(crate) const TAG_RANGE_TOMBSTONE: u64 = 8;
 /// All earlier range tombstones are replaced by those of this edit; empty.
 pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
-/// The expiry horizon and all time marks: sequence number, then for each mark what it adds to the
-/// sequence number and to the time of the one before.
+/// The expiry horizon and all time marks: sequence number, then for each mark its differences in
+/// sequence number and time from the one before.
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
 /// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
 pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;

@@ -1,4 +1,4 @@
-//! What the engine computes from several settings.
+//! Values that the engine computes from several settings.
 
 use trommel_filter::FilterSpec;
 use trommel_sstable::FilterPlan;

@@ -9,7 +9,7 @@
 //! * [`opening`], [`writes`], [`filtering`], [`compaction`], [`reads`]: the groups.
 //! * [`choices`]: the types of settings with a few named values.
 //! * [`text`]: settings as text, and back.
-//! * [`derived`]: what the engine computes from several settings.
+//! * [`derived`]: values that the engine computes from several settings.
 
 mod choices;
 mod compaction;

@@ -16,8 +16,8 @@ settings! {
         read_only: bool = false;
         /// Whether to open in spite of corruption in the log or at the end of the manifest: the
         /// records before it are kept, and [`Db::recovery_report`](crate::Db::recovery_report)
-        /// lists what is dropped. What is dropped had been acknowledged. If false, such corruption
-        /// is an error.
+        /// lists the dropped records, which had been acknowledged. If false, such corruption is an
+        /// error.
         salvage: bool = false;
         /// Whether to open in spite of any corruption, read-only, to read the healthy data. A read
         /// that needs corrupt or missing data is an error, never a wrong answer.

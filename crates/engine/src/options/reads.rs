@@ -43,7 +43,7 @@ settings! {
         /// of 4 KiB is then on one page instead of two, so that an uncached read takes half as much
         /// from the device and leaves half as much in the page cache. Padding takes about half an
         /// entry per block, 3 to 5% of the data with values of 256 bytes, and never more than an
-        /// eighth of what is written: with large entries some blocks are not padded. Useful for
+        /// eighth of the bytes written: with large entries some blocks are not padded. Useful for
         /// data larger than memory.
         block_align: bool = false;
     }

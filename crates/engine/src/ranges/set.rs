@@ -21,7 +21,7 @@ const RATIO: usize = 2;
 pub(crate) struct RangeSet {
     /// Largest first.
     maps: Vec<Arc<RangeMap>>,
-    /// What has expired, whatever a reader's sequence number.
+    /// The expiry horizons, which apply whatever a reader's sequence number.
     horizons: Horizons,
 }
 
@@ -32,18 +32,18 @@ impl RangeSet {
         self.maps.is_empty() && self.horizons.are_none()
     }
 
-    /// What has expired.
+    /// The expiry horizons.
     #[inline]
     pub(crate) fn horizons(&self) -> &Horizons {
         &self.horizons
     }
 
-    /// Adds what has expired.
+    /// Raises the expiry horizons to these.
     pub(crate) fn expire(&mut self, horizons: &Horizons) {
         self.horizons.extend(horizons);
     }
 
-    /// Sets what has expired, which includes everything that the set already has as expired.
+    /// Sets the expiry horizons, none of which is below that of the set.
     pub(crate) fn set_horizons(&mut self, horizons: &Horizons) {
         self.horizons = horizons.clone();
     }
@@ -167,7 +167,7 @@ impl RangeSet {
         None
     }
 
-    /// The tombstones that apply to `key`, and what has expired.
+    /// The tombstones that apply to `key`, and its expiry horizon.
     pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
         let HorizonSpan { from, to, seqno } = self.horizons.span(key);
         let all = Span { from, to, covering: 0, expired: seqno };

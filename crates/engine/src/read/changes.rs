@@ -1,4 +1,4 @@
-//! What was written since a moment: the reads for conditions and transactions.
+//! The writes since a moment: the reads for conditions and transactions.
 //!
 //! 1. The newest version of a key in memory is found as by a get. Range tombstones count as
 //!    versions; expiry does not count as a change.
@@ -70,7 +70,7 @@ impl View {
 }
 
 impl Engine {
-    /// A moment at which every later read sees all that was written before.
+    /// A moment such that every later read sees all writes before it.
     pub(crate) fn since_now(&self) -> Since {
         let view = self.view.load();
         view.since(self.snapshots.visible(), &self.snapshots)

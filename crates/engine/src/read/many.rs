@@ -65,7 +65,7 @@ struct Scratch<'a> {
     /// The answers of a table's filter for its span.
     answers: Answers,
     requests: Vec<Request<'a>>,
-    /// What is known of each request.
+    /// The state of each request.
     requested: Vec<Requested>,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! 1. The sources are searched newest first, as by a get: the memtables, the runs of level 0, one
 //!    table of each deeper level. Each gives all its versions of the key, newest first, until one
-//!    ends the search: a value, a tombstone, or what a range tombstone deletes or has expired.
-//! 2. The merge operator computes the value from what was found, oldest operand first.
+//!    ends the search: a value, a tombstone, or a version that a range tombstone deletes or that
+//!    has expired.
+//! 2. The merge operator computes the value from these versions, oldest operand first.
 //!
 //! Only lookups and scans that have found an operand get here, so the others pay nothing. Filters
 //! are queried, and counted, as by a get.
@@ -25,10 +26,10 @@ use crate::version::Fence;
 use crate::view::View;
 
 /// Versions of a key in one memtable that are looked up one by one. A cursor finds the others; it
-/// first has to sort what was written since the last scan.
+/// first has to sort the entries written since the last scan.
 const LOOKUPS: usize = 16;
 
-/// What was found of a key so far.
+/// The versions of a key found so far.
 struct FoundVersions {
     /// Versions before this sequence number are deleted or have expired.
     covering: SeqNo,

@@ -21,7 +21,7 @@ use crate::space::{CATALOG_ID, Space, id_of};
 /// name can then read its operands.
 const UNKNOWN_OPERATOR: &str = "unknown";
 
-/// What is known of the keyspaces among the entries that were copied.
+/// The known keyspaces of the entries that were copied.
 #[derive(Debug, Default)]
 pub(crate) struct KeyspacesLeft {
     header: Option<CatalogHeader>,

@@ -7,7 +7,7 @@ use super::sources::Everything;
 use crate::error::Result;
 use crate::ranges::RangeSet;
 
-/// What is left of a key.
+/// The newest remaining state of a key.
 #[derive(Debug, Default)]
 pub(crate) struct NewestState {
     pub(crate) key: Vec<u8>,

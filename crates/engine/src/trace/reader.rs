@@ -104,7 +104,7 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// Whether the error that ended the trace was a premature end, as after its writer was killed:
-    /// then all that it wrote except its last block was yielded.
+    /// then everything that it wrote, except its last block, was yielded.
     pub fn is_cut_off(&self) -> bool {
         self.frames.is_cut_off()
     }

@@ -52,9 +52,9 @@ const ATTEMPTS: usize = 1000;
 /// is written then. Writes alone never conflict. Dropping a transaction rolls it back.
 ///
 /// It locks nothing, and never waits for another transaction. Like a [`Snapshot`], it keeps the
-/// store open, and what it can read on disk. Its writes and the keys that it has read are in memory
-/// until it ends; beyond 4 MiB of keys that were read, adjacent keys are merged into ranges, and a
-/// write between them then counts as a conflict.
+/// store open, and the data that it can read on disk. Its writes and the keys that it has read are
+/// in memory until it ends; beyond 4 MiB of keys that were read, adjacent keys are merged into
+/// ranges, and a write between them then counts as a conflict.
 ///
 /// [`Db::transaction`](crate::Db::transaction) begins, commits and retries by itself.
 ///
@@ -80,7 +80,7 @@ pub struct Transaction {
     state: Mutex<TransactionState>,
 }
 
-/// What it has done so far.
+/// The reads and writes of a transaction so far.
 #[derive(Debug, Default)]
 struct TransactionState {
     reads: TrackedReads,
@@ -134,8 +134,8 @@ impl Transaction {
         }
     }
 
-    /// What it has done so far; an error if the store was closed, or in a forked child, where the
-    /// lock may be held forever.
+    /// The reads and writes of the transaction so far; an error if the store was closed, or in a
+    /// forked child, where the lock may be held forever.
     fn state(&self) -> Result<MutexGuard<'_, TransactionState>> {
         self.snapshot.store().engine.access.check_open()?;
         Ok(lock(&self.state))
@@ -505,8 +505,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes all writes since the last savepoint, and removes that savepoint. What was read since
-    /// still counts as read.
+    /// Undoes all writes since the last savepoint, and removes that savepoint. Keys read since then
+    /// still count as read.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is no savepoint; [`Error::Closed`] and [`Error::Forked`].
@@ -555,8 +555,8 @@ impl Transaction {
     /// [`Transaction::get_for_update`] was called).
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another write has changed what was read: nothing was written, and the
-    /// transaction can be run again. [`Error::BatchTooLarge`], and those of
+    /// [`Error::Conflict`] if another write has changed a key or range that was read: nothing was
+    /// written, and the transaction can be run again. [`Error::BatchTooLarge`], and those of
     /// [`Db::put`](crate::Db::put) and [`Db::get`](crate::Db::get).
     ///
     /// ```

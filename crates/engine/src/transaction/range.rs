@@ -1,10 +1,10 @@
 //! Iterating in a transaction: the snapshot's entries merged with the transaction's own writes.
 //!
 //! 1. Each end holds the next entry of the snapshot that it has fetched and not yielded. If one end
-//!    has reached the other, it takes over what the other has fetched.
+//!    has reached the other, it takes over the other's fetched entry.
 //! 2. At each step, the transaction's own keys before the fetched one are looked up, then that key
 //!    itself: only when an entry is next is it decided whether the transaction has overwritten,
-//!    merged into or deleted it. So writes ahead of an end are seen, and so is a return to a
+//!    merged into or deleted it. So writes ahead of an end are seen, and so are rollbacks to a
 //!    savepoint.
 //! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
 //!    from the start of the range to the last key that the front yielded, from the last that the

@@ -58,7 +58,7 @@ impl PartEnd {
     }
 }
 
-/// What a transaction has read.
+/// The keys and ranges that a transaction has read.
 #[derive(Debug, Default)]
 pub(super) struct TrackedReads {
     /// The end of each part, by its first key.

@@ -61,7 +61,7 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
     }
 
-    /// When entries were written, and what has expired: of each keyspace, if there are any.
+    /// The times of entries and the expiry horizons: of each keyspace, if there are any.
     pub(crate) fn times(&self) -> TimeMarks {
         let mut times = (*self.time_marks).clone();
         if self.catalog_salt.is_some() {

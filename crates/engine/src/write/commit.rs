@@ -442,9 +442,10 @@ impl Drop for Turnstile<'_> {
 /// the store.
 struct Followers<'a> {
     engine: &'a Engine,
-    /// Those to be written, until they are notified.
+    /// Members to be written, until they are notified.
     members: Vec<Arc<Member>>,
-    /// Those that left the group, with what they are notified of once the group is published.
+    /// Members that left the group, with their outcomes, of which they are notified once the group
+    /// is published.
     others: Vec<(Arc<Member>, WriterTurn)>,
 }
 

@@ -24,7 +24,7 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Times that a leader yields to other threads before it syncs.
 const YIELDS_MAX: usize = 64;
 
-/// What a waiting writer is notified of.
+/// The notification of a waiting writer.
 #[derive(Debug)]
 pub(crate) enum WriterTurn {
     /// Nothing yet.

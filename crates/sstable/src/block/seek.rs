@@ -19,7 +19,7 @@ use crate::format::{Fault, GROUP_ENTRIES};
 /// First bytes of a target's key that are compared as words: eight after any that a word holds.
 const SHOWN_BYTES: usize = WORD_BYTES + 8;
 
-/// What is searched for.
+/// The target of a search.
 #[derive(Clone, Copy)]
 struct Target<'k> {
     key: &'k [u8],

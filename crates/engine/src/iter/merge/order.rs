@@ -13,7 +13,7 @@ pub(super) enum Direction {
 /// Key bytes that a head holds.
 pub(super) const SHOWN_BYTES: u32 = 16;
 
-/// What is kept of the entry that a source is on.
+/// The head of the entry that a source is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SourceHead {
     /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with

@@ -1,4 +1,4 @@
-//! What scans know of deleted keys, and what they learn.
+//! The deleted ranges that scans know, and the gaps that they find.
 //!
 //! A cursor looks up range tombstones, and the gaps that earlier scans have found, in one set of
 //! ranges. Where it passes many keys without finding a visible one, it adds that gap to the known
@@ -17,7 +17,7 @@ use crate::iter::gate::RangeGate;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 use crate::view::View;
 
-/// What a cursor knows of deleted ranges.
+/// The deleted ranges that a cursor knows.
 pub(super) struct KnownDeleted {
     /// The range tombstones, if there are any.
     tombstones: Option<Arc<RangeSet>>,
@@ -26,7 +26,8 @@ pub(super) struct KnownDeleted {
 }
 
 impl KnownDeleted {
-    /// What is known now for reads of `view` as of `seqno`, if anything is.
+    /// The deleted ranges that are known now, for reads of `view` as of `seqno`; `None` if there
+    /// are none.
     #[inline]
     pub(super) fn new(
         tombstones: Option<Arc<RangeSet>>,
@@ -178,8 +179,8 @@ impl VisibleCursor {
         current.is_some_and(|here| is_deleted_by(&mut self.deleted, here.key, here.seqno))
     }
 
-    /// On a deleted entry that was passed: moves the sources past what is deleted, or to the end of
-    /// the bounds, beyond which a block may be corrupt. Returns whether the entry was left.
+    /// On a deleted entry that was passed: moves the sources past the deleted range, or to the end
+    /// of the bounds, beyond which a block may be corrupt. Returns whether the entry was left.
     #[cold]
     pub(super) fn skip_deleted(&mut self) -> Result<bool> {
         let Some(known) = &self.deleted else { return Ok(false) };

@@ -19,8 +19,8 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// The key that was not as expected. If a transaction read a range of which another write
-    /// deleted a part, the first key of that part.
+    /// The key that was not as expected. If a transaction read a range and another write deleted a
+    /// part of it, the first key of that part.
     pub key: Vec<u8>,
     /// The condition on the key.
     pub expected: Expected,

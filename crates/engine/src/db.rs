@@ -447,9 +447,9 @@ impl Db {
     /// Each table joins the deepest level such that no table in that level or above overlaps it, or
     /// else level 0. Keys that overlap those of the store cause compactions later, as any write
     /// does. Readers and writers continue meanwhile, except that writers wait at the end, while the
-    /// memtables are flushed and compactions that are then running finish. One load runs at a time.
-    /// An error of `entries` ends the load, and is returned. Tables that compactions replace
-    /// meanwhile stay on disk until it ends.
+    /// memtables are flushed. The load waits for running compactions. One load runs at a time. An
+    /// error of `entries` ends the load, and is returned. Tables that compactions replace meanwhile
+    /// stay on disk until it ends.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Unsorted`], [`Error::KeyTooLong`] and [`Error::ValueTooLong`]. In
@@ -728,8 +728,9 @@ impl Db {
         Transaction::run(&self.handle, options, body)
     }
 
-    /// Begins a transaction, which reads the store as of now. Commit it by [`Transaction::commit`];
-    /// [`Db::transaction`] commits by itself, and retries after a conflict.
+    /// Begins a transaction, which reads the store as of now. Commit it with
+    /// [`Transaction::commit`]; [`Db::transaction`] commits by itself, and retries after a
+    /// conflict.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -882,7 +883,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system,
-    /// whose [`Error::kind`] is whether to retry or to reopen the store.
+    /// whose [`Error::kind`] shows whether to retry or to reopen the store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -44,7 +44,7 @@ pub(crate) struct FalsePositive {
 pub(crate) struct PendingKeys {
     keys: [FalsePositive; BATCH],
     count: usize,
-    /// A bit for each kind of which a key was handed over, by level.
+    /// A bit for each kind with a key that was handed over, by level.
     known: [u8; LEVELS],
     /// The expectation of the thread's probes at its last hand-over.
     handed_over: ByKind<f64>,

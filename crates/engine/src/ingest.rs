@@ -215,7 +215,7 @@ fn check_writer(path: &Path, property: &[u8]) -> Result<()> {
     })
 }
 
-/// Refuses files, in order of their keys, of which two overlap.
+/// Refuses files, in order of their keys, if two of them overlap.
 fn check_apart(files: &[IngestFile]) -> Result<()> {
     for pair in files.windows(2) {
         let [first, second] = pair else { continue };

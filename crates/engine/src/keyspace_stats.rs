@@ -39,7 +39,7 @@ pub struct KeyspaceStats {
     pub expected_rate: Option<f64>,
     /// Random keys for which a filter was queried.
     pub probes: u64,
-    /// Those of them for which it answered "maybe".
+    /// Probes that the filter answered with "maybe".
     pub false_positives: u64,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct KeyCount {
 }
 
 impl KeyCount {
-    /// Keys of which `deletions` are tombstones.
+    /// The count of `keys` keys, including `deletions` tombstones.
     pub(crate) fn new(keys: u64, deletions: u64) -> Self {
         Self { all: keys as f64, net: keys as f64 - 2.0 * deletions as f64 }
     }

@@ -26,7 +26,7 @@ use crate::sync::lock;
 use crate::version::{Fences, TableFile};
 use crate::view::View;
 
-/// Most keyspaces in a table of which the expired bytes are estimated.
+/// Most keyspaces in a table for which the expired bytes are estimated.
 const SPANS_ESTIMATED: usize = 64;
 
 impl Engine {
@@ -411,7 +411,7 @@ impl Engine {
         }
     }
 
-    /// Refuses all calls from now on, those of waiting change feeds included.
+    /// Refuses all calls from now on, including those of waiting change feeds.
     fn refuse_all(&self) {
         self.access.refuse_reads(Error::Closed);
         self.writes.publication.notify();

@@ -50,7 +50,7 @@ pub struct FilterRebuildReport {
     pub failed: u64,
     /// Tables that get no further turn, by file number, and why. Those of `fit-budget` are left
     /// without filters: they could not be read four times in a row, are corrupt, or have no smaller
-    /// filters. Those of other rebuilds keep their filters.
+    /// filters. Tables of other rebuilds keep their filters.
     pub given_up: Vec<(u64, String)>,
 }
 

@@ -150,7 +150,7 @@ pub(crate) struct ReadAt<'a> {
 #[derive(Debug)]
 pub(crate) struct ReadMoment<'a> {
     pub(crate) seqno: SeqNo,
-    /// Those of the active memtable.
+    /// The range tombstones of the active memtable.
     active: Option<Arc<LoadedRanges>>,
     others: &'a RangeSet,
     /// The expiry horizons.

@@ -9,8 +9,7 @@
 //!    after a reopen ([`TableFile::is_rid_of_dead`]). After a reopen there are no snapshots.
 //! 2. A rewrite also drops the tombstones of a table that overlaps no deeper table. If there are
 //!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
-//!    nothing any more.
-//!    A table of which range tombstones delete half of the bytes is rewritten, too.
+//!    nothing any more. A table is also rewritten if range tombstones delete half of its bytes.
 //! 3. *Tombstones above what they delete.* A table in which at least one in eight entries is a
 //!    tombstone is compacted into the next level, if its tombstones are also at least one in eight
 //!    of all entries that the compaction reads. Rewriting many live entries for few tombstones is
@@ -19,8 +18,8 @@
 //!    compacted soon in any case, must be half tombstones.
 //! 4. *Small tables.* Four or more adjacent small tables are merged into one, unless one of them
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
-//!    byte, and the number of tables that remain of those that arrive one by one grows with the
-//!    logarithm of their bytes.
+//!    byte, and if tables arrive one by one, the number that remains grows only with the logarithm
+//!    of their bytes.
 //! 5. None of this goes on forever: a table rewritten for its dead entries is not rewritten again,
 //!    unless half of the rest is estimated to be deleted beyond what the rewrite has kept;
 //!    tombstones only move down; and small tables whose merge left as many, which can happen when

@@ -73,8 +73,8 @@ impl Kept for KeptEntries<'_, '_> {
     }
 }
 
-/// Whether merge operands that are newer than `seqno` may be anywhere for `key` now. Those written
-/// later, until the compaction is installed, find what the filter left.
+/// Whether merge operands that are newer than `seqno` may be anywhere for `key` now. Operands
+/// written later, until the compaction is installed, apply to what the filter left.
 #[cold]
 fn may_have_operands(engine: &Engine, key: &[u8], seqno: SeqNo) -> bool {
     let view = engine.view.load();

@@ -3,8 +3,8 @@
 //!
 //! 1. A compaction is divided at the starts of tables of its output level, into slices of some
 //!    tables' worth of inputs. The outputs of a slice replace the tables of the output level that
-//!    it has read. These are queued for deletion, unless readers hold them, and the queue is swept
-//!    before the next slice begins.
+//!    it has read. The replaced tables are queued for deletion, unless readers hold them, and the
+//!    queue is swept before the next slice begins.
 //! 2. The inputs from levels above stay until the last slice is installed. Meanwhile they duplicate
 //!    the outputs: the same entries with the same sequence numbers, in a level that is searched
 //!    first. So a reader, an open after a crash, or another compaction of them finds the same

@@ -28,7 +28,7 @@ impl<W: Write> DumpWriter<W> {
     /// Begins a dump. Writes whole blocks; `out` needs no buffer of its own.
     ///
     /// # Errors
-    /// Those of `out`, in this and all other calls.
+    /// The errors of `out`, in this and all other calls.
     pub fn new(out: W) -> io::Result<Self> {
         Self::with_id(out, 0, env::random_u64())
     }
@@ -37,7 +37,7 @@ impl<W: Write> DumpWriter<W> {
     /// Trommel without keyspaces refuse it.
     ///
     /// # Errors
-    /// Those of `out`, in this and all other calls.
+    /// The errors of `out`, in this and all other calls.
     pub fn with_keyspaces(out: W) -> io::Result<Self> {
         Self::with_id(out, KEYSPACES, env::random_u64())
     }

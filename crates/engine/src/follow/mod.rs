@@ -85,7 +85,7 @@ struct FollowState {
     error: Option<Error>,
 }
 
-/// Counts of a [`Follower`].
+/// The state and the counts of a [`Follower`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowerStats {
@@ -267,7 +267,8 @@ impl Follower {
         &self.store.db
     }
 
-    /// The counts of the follower so far. [`Db::stats`] counts its lookups, and shows the levels.
+    /// The state and the counts of the follower. [`Db::stats`] counts its lookups, and shows the
+    /// levels.
     ///
     /// # Errors
     /// [`Error::Closed`], and [`Error::Forked`] in a forked child.

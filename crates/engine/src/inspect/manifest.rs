@@ -61,7 +61,8 @@ pub struct ManifestInfo {
 pub struct ManifestContents {
     /// The tables: level 0 first and newest first, deeper levels by key.
     pub tables: Vec<ListedTable>,
-    /// The range tombstones, cut where others begin or end. Those of the logs are not among them.
+    /// The range tombstones, cut where others begin or end. Range tombstones in the logs are not
+    /// among them.
     pub range_tombstones: Vec<RangeTombstone>,
     /// Everything with a lower sequence number has expired; in a store with keyspaces that expire,
     /// everything of the default one.

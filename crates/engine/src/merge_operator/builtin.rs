@@ -211,7 +211,7 @@ fn encoded(items: &BTreeSet<&[u8]>) -> Vec<u8> {
     set
 }
 
-/// The items of a set: see [`Merge::items`]. After an error there are no more.
+/// The items of a set: see [`Merge::items`]. After an error there are no more items.
 #[derive(Debug, Clone)]
 pub struct SetItems<'a> {
     rest: Decoder<'a>,

@@ -40,10 +40,10 @@ settings! {
         max_frozen_memtables: usize = 4, 1..=64;
         /// How long an entry lasts: a key that was written at least this long ago, and not written
         /// again since, is deleted. By the wall clock, an entry never expires earlier than `ttl`
-        /// after its write, and is never returned later than `ttl` plus a second or a 256th of
-        /// `ttl`, whichever is larger. From one second to a hundred years; with `None`, entries do
-        /// not expire. If `ttl` is lowered, entries written before may last longer by a 256th of
-        /// the former `ttl`; if it is lowered by opening the store with another value, so may those
+        /// after its write, and is returned for at most a second or a 256th of `ttl` longer,
+        /// whichever is larger. From one second to a hundred years; with `None`, entries do not
+        /// expire. If `ttl` is lowered, entries written before may last longer by a 256th of the
+        /// former `ttl`; if it is lowered by opening the store with another value, so may those
         /// written during the next 256th of the former `ttl`. Writing a key again restarts its
         /// time; reading it does not.
         ///
@@ -57,8 +57,8 @@ settings! {
         ///
         /// Like other settings, it is set at each open. Without a `ttl`, the age of entries is not
         /// recorded: once one is set, earlier entries count as written at that moment. Closing the
-        /// store and changing `ttl` record what has expired, which then never comes back. What
-        /// expires after that record, before a crash or while the store is closed, does come back
+        /// store and changing `ttl` record what has expired, which then never comes back. Entries
+        /// that expire after that record, before a crash or while the store is closed, do come back
         /// if the store is opened with a longer `ttl` or none, or if the clock was set back. A
         /// clock that jumps forward expires entries early and for good; if it then jumps back,
         /// entries written in between, and until the clock has caught up, last that much longer.

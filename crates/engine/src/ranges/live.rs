@@ -41,8 +41,8 @@ impl LiveRanges {
         self.memory_bytes() == 0
     }
 
-    /// The tombstones added so far. Those up to a sequence number that was visible before the call
-    /// are among them.
+    /// The tombstones added so far. They include all tombstones up to any sequence number that was
+    /// visible before the call.
     #[inline]
     pub(crate) fn load(&self) -> Option<Arc<LoadedRanges>> {
         if self.is_empty() { None } else { self.current.load_full() }

@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// The physical keys of those of this part within `bounds`, now.
+    /// The physical bounds of the keys of this part within `bounds`, now.
     pub(crate) fn bounds_in(&self, part: Part<'_>, bounds: Bounds) -> Result<Bounds> {
         let space = part.space_at(&self.options.keyspaces, SeqNo::MAX)?;
         Ok(space.bounds(bounds))

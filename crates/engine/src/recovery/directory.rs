@@ -141,7 +141,7 @@ fn may_become_store(
     if options.opening.read_only || !options.opening.create_if_missing {
         return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
     }
-    // It may have survived the loss of CURRENT.
+    // The options file may have survived the loss of `CURRENT`.
     let is_options =
         |entry: &DirEntry| entry.name == OPTIONS && options_file::read(vfs, dir, listing).is_ok();
     let foreign = listing.iter().find(|entry| {

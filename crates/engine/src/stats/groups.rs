@@ -191,9 +191,8 @@ pub struct BackgroundStats {
     pub spare_file_bytes: u64,
     /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
-    /// Range tombstones in the manifest, which has those of flushed memtables until they have
-    /// nothing left to delete. Overlapping ones are cut where others begin or end, and each part
-    /// counts.
+    /// Range tombstones in the manifest: those of flushed memtables, until they have nothing left
+    /// to delete. Overlapping ones are cut where others begin or end, and each part counts.
     pub range_tombstones: u64,
     /// Estimated bytes of the entries in tables that range tombstones delete, and of those that
     /// have expired ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). A table of which

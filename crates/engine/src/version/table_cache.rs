@@ -74,7 +74,7 @@ pub(crate) struct OpenTable {
     known_to: AtomicU64,
     bytes: u64,
     memory: Arc<MemoryShares>,
-    /// Counts its handle among those of all stores, if they share a limit.
+    /// Counts the table's handle among those of all stores, if they share a limit.
     _shared: Option<OpenCount>,
     /// Counts the handle of its sidecar, if it has one.
     _sidecar: Option<OpenCount>,

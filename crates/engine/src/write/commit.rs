@@ -127,8 +127,8 @@ impl Engine {
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
         if own.operations() <= LEADER_INSERTS && self.writes.queue.waiting() == 0 {
-            // No other writer needs the log meanwhile, and one that arrives now does not wait long,
-            // so the lead need not be handed over first.
+            // The log stays idle during the insert, but no writer is waiting, and one that arrives
+            // now does not wait long, so the lead need not be handed over first.
             self.insert_all(&leader.active, own, &[], first_seqno);
             let is_full = leader.is_full();
             drop(leader);
@@ -444,8 +444,8 @@ struct Followers<'a> {
     engine: &'a Engine,
     /// Members to be written, until they are notified.
     members: Vec<Arc<Member>>,
-    /// Members that left the group, with their outcomes, of which they are notified once the group
-    /// is published.
+    /// Members that left the group, with the outcomes that they are notified of once the group is
+    /// published.
     others: Vec<(Arc<Member>, WriterTurn)>,
 }
 

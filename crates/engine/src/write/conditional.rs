@@ -4,7 +4,7 @@
 //!    records the moment up to which it has checked them.
 //! 2. The leader of its group checks only writes since then: in the memtables, and by earlier
 //!    members of the group, which are not in the memtable yet. It waits until the group before it
-//!    is published, so that everything older is.
+//!    is published, so that everything older is visible.
 //! 3. A member whose conditions do not hold leaves the group: nothing of it is logged. It is
 //!    notified once the group is published, because the conflicting write may be in the group.
 //!
@@ -104,7 +104,8 @@ impl Engine {
     }
 
     /// Checks the conditions of a group's members in order, each after the writes of those before
-    /// it. Returns the outcome of the leader's own; `verdicts` gets those of the followers.
+    /// it. Returns the outcome of the leader's own conditions; `verdicts` gets those of the
+    /// followers.
     pub(super) fn judge_group(
         &self,
         leader: &Leader,

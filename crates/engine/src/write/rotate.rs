@@ -354,8 +354,9 @@ mod tests {
             let runs = || db.engine().version().levels[0].len();
             let mut most = 0;
             for n in 0..20 {
-                // There is space for one table: the flush's, or that of the compaction it waits
-                // for. Without a log there is no other way to make a write durable, so both do.
+                // There is space for one table: that of the flush, or of the compaction that it
+                // waits for. Without a log there is no other way to make a write durable, so both
+                // do.
                 let stops = runs() >= STOP;
                 let tables = if stops && !log { 2 } else { 1 };
                 disk.clear_faults();

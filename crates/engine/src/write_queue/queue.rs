@@ -35,7 +35,7 @@ pub(crate) enum WriterTurn {
     Insert(Arc<CommitGroup>, SeqNo),
     /// Its batch is written and visible; its last operation has this number.
     Written(SeqNo),
-    /// Its batch is not acknowledged. It may be in the log all the same.
+    /// Its batch is not acknowledged. It may be in the log nevertheless.
     Failed(Error),
 }
 

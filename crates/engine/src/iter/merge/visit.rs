@@ -161,7 +161,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
                 continue;
             }
             let leaf = source.leaf();
-            // It may have moved since the head was kept.
+            // The leaf may have moved since the head was kept.
             let here = leaf.as_ref().and_then(|leaf| leaf.head());
             all.ranks[all.count] =
                 here.map_or_else(|| rank(head), |here| Rank::new(&here, direction));

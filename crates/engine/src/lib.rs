@@ -40,8 +40,8 @@
 //!
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key, and [`Db::merge`] changes its value by a
-//! [`MergeOperator`], without reading it: [`Merge`] provides built-in operators, such as a counter
-//! and a set, whose value is read as [`SetItems`] (or is an [`InvalidSet`]); a [`MergeFailure`]
+//! [`MergeOperator`], without reading it. [`Merge`] provides built-in operators, such as a counter
+//! and a set, whose value is read as [`SetItems`] (or is an [`InvalidSet`]). A [`MergeFailure`]
 //! with its [`MergeCause`] reports an operator that failed. A [`WriteBatch`] of [`BatchOp`]s is
 //! written atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
 //! [`Db::insert_if_absent`], [`Db::compare_and_set`] and batches with conditions

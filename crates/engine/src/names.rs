@@ -87,7 +87,6 @@ impl Numbered {
         (parsed.name() == name).then_some(parsed)
     }
 
-    /// Its name.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Manifest(number) => manifest(number),
@@ -99,7 +98,6 @@ impl Numbered {
         }
     }
 
-    /// Its number.
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Manifest(n)

@@ -1,8 +1,8 @@
 //! The background threads of one store, or of all stores of an environment.
 //!
-//! 1. A store that may have work is queued, once. A worker takes the first store of the queue,
-//!    takes one of its jobs, puts the store at the end of the queue, where another worker may look
-//!    for more, and runs the job: so stores take turns, a job at a time.
+//! 1. A store that may have work is queued, once. A worker takes the first store of the queue and
+//!    one of its jobs, and puts the store at the end of the queue, where another worker may find
+//!    more jobs. Then it runs the job. So stores take turns, a job at a time.
 //! 2. A store without work now reports when to look again (for a retry, or for files kept for a
 //!    while), if ever. The idle workers wait for the earliest of these times.
 //! 3. A thread is started when a store is queued and no thread is idle, up to the maximum. A thread

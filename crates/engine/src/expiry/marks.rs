@@ -53,7 +53,6 @@ impl TimeMarks {
         }
     }
 
-    /// The horizons.
     pub(crate) fn horizons(&self) -> Horizons {
         match &self.keyspaces {
             None => Horizons::everywhere(self.horizon),

@@ -78,7 +78,6 @@ pub(crate) struct Needed<'a> {
 /// Bytes at the end of a file that recovery drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The file.
     pub(crate) file: PathBuf,
     /// Their offset in the file.
     pub(crate) offset: u64,

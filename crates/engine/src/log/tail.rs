@@ -84,12 +84,10 @@ impl LogTail {
         Self { path, kind, number, stated, start: None, at, next: None, judged: None }
     }
 
-    /// Its number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

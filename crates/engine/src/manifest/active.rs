@@ -32,7 +32,6 @@ impl ActiveManifest {
         Ok(Self { writer, state })
     }
 
-    /// Its number.
     pub(crate) fn number(&self) -> u64 {
         self.writer.number()
     }

@@ -154,7 +154,6 @@ impl UserMergeOperator {
         Arc::ptr_eq(&self.0.operator, &other.0.operator)
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.0.name
     }

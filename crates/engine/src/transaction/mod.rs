@@ -104,7 +104,6 @@ impl Transaction {
         Self { snapshot, default, since, state: Mutex::default() }
     }
 
-    /// The store.
     pub(crate) fn store(&self) -> &Arc<Handle> {
         self.snapshot.store()
     }

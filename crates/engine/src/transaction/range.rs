@@ -7,8 +7,8 @@
 //!    merged into or deleted it. So writes ahead of an end are seen, and so are rollbacks to a
 //!    savepoint.
 //! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
-//!    from the start of the range to the last key that the front yielded, from the last that the
-//!    back yielded to the end, or the whole range if it was exhausted.
+//!    the keys from the start of the range to the last key that the front yielded, and from the
+//!    last key that the back yielded to the end, or the whole range if it was exhausted.
 
 use std::ops::Bound;
 

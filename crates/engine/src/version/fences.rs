@@ -135,12 +135,10 @@ impl Run {
         self.fences.len()
     }
 
-    /// The level.
     pub(crate) fn level(&self) -> usize {
         self.fences.first().map_or(0, |fence| fence.level)
     }
 
-    /// Table `at`.
     #[inline]
     pub(crate) fn table(&self, at: usize) -> Option<&Arc<TableFile>> {
         self.fences.get(at).map(|fence| &fence.file)

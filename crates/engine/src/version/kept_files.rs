@@ -25,7 +25,6 @@ pub(super) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// The table.
     pub(super) fn table(&self) -> Arc<dyn ReadFile> {
         Arc::clone(&self.table)
     }

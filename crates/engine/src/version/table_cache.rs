@@ -161,7 +161,6 @@ impl OpenTable {
         true
     }
 
-    /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
     }

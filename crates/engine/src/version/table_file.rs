@@ -126,7 +126,6 @@ pub(crate) struct TableFile {
     kept_files: OnceLock<KeptFiles>,
     /// The table's file, shared with predecessors and successors.
     file: Arc<QueuedOnDrop>,
-    /// Its sidecar.
     sidecar: QueuedOnDrop,
 }
 

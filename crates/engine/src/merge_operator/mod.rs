@@ -4,7 +4,7 @@
 //!    operands of a key, newest first, down to a value, a tombstone, or the end of the key, and
 //!    call [`MergeOperator::full_merge`] (module `read::operands`).
 //! 2. Flushes and compactions fold operands (module [`folding`](crate::folding)): by a full merge
-//!    where it is known what is below them, otherwise by [`MergeOperator::partial_merge`].
+//!    where it is known what is below the operands, otherwise by [`MergeOperator::partial_merge`].
 //! 3. A failure of the user's code fails the reads that encounter it. Flushes and compactions then
 //!    keep the operands as they are.
 //! 4. The name of the operator is recorded in the manifest before the first operand is logged.

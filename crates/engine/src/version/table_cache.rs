@@ -503,8 +503,8 @@ impl TableCache {
     }
 
     /// Finds the tables of `version` whose own filters have become the fallback for their sidecars,
-    /// and counts the fallbacks for them. Returns how often a sidecar was lost since the store was
-    /// opened.
+    /// and accounts for these filters instead. Returns how often a sidecar was lost since the store
+    /// was opened.
     pub(crate) fn look_for_damage(&self, version: &Version) -> u64 {
         for (_, file) in version.tables().filter(|(_, file)| file.filters.sidecar.is_some()) {
             if let Some(open) = file.open_reader()

@@ -118,7 +118,7 @@ impl<C: CursorHints> Tie<'_, C> {
         }
     }
 
-    /// Inserts `moved` beyond the nearest sources, the last position of which is `free`.
+    /// Inserts `moved` into `free`, the last of the near positions, or beyond it into `far`.
     #[cold]
     fn insert_far(&self, moved: Ranked, free: &mut Ranked, far: &mut [Ranked]) {
         let passed = far.partition_point(|place| self.is_before(*place, moved));

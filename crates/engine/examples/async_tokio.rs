@@ -1,9 +1,9 @@
 //! A store in an async program.
 //!
 //! Every call may block: on the disk, on a lock, on compactions that lag. A thread of an async
-//! runtime must not block, because all its other tasks would wait too. So work on the store goes to
-//! tokio's blocking threads, through `spawn_blocking`: a request's worth of it at a time, not call
-//! by call, because each hand-over costs some microseconds, more than most calls. Handles are cheap
+//! runtime must not block, because all its other tasks would wait, too. So work on the store goes
+//! to tokio's blocking threads, through `spawn_blocking`: a whole request at a time, not call by
+//! call, because each hand-over costs a few microseconds, more than most calls. Handles are cheap
 //! to clone and can be sent anywhere.
 //!
 //! `cargo run --example async_tokio` prints:

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         thread.join().map_err(|_| "a thread panicked")??;
     }
 
-    // All accounts as of one moment, so that no transfer is seen by half.
+    // All accounts as of one moment, so that no transfer is seen half done.
     let mut total = 0;
     for entry in db.prefix("account/") {
         let (_, value) = entry?;
@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(db.close()?)
 }
 
-/// Moves an amount, if it is there. If another transfer changes one of the accounts meanwhile, the
-/// closure runs again.
+/// Moves an amount, if the account has it. If another transfer changes one of the accounts
+/// meanwhile, the closure runs again.
 fn transfer(db: &Db, from: &str, to: &str, amount: u64) -> trommel::Result<bool> {
     db.transaction(|tx| {
         let (balance, other) = (balance(tx, from)?, balance(tx, to)?);

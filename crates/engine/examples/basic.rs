@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.put("red", "cc0000")?; // replaces
     db.delete("green")?;
 
-    // Entries come in the order of their keys, compared byte by byte.
+    // Entries are yielded in the order of their keys, compared byte by byte.
     for entry in db.iter() {
         let (key, value) = entry?;
         println!("{} = {}", key.escape_ascii(), value.escape_ascii());

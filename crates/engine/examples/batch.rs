@@ -19,8 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.put("account:ada", "100")?;
     db.put("account:grace", "50")?;
 
-    // Readers see all of a batch or nothing, and so does an open after a crash. With `sync`, it is
-    // also on the device, with everything before it, when the call returns.
+    // Readers see all of a batch or nothing of it, and so does an open after a crash. With `sync`,
+    // the batch and everything before it are on the device when the call returns.
     let mut transfer = WriteBatch::new();
     transfer
         .put("account:ada", "70")
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(noted, 1);
     println!("ada {ada}, grace {grace}, one transfer noted");
 
-    // An error in one operation is an error of the batch: nothing of it is written.
+    // An error in one operation fails the whole batch: nothing of it is written.
     let mut wrong = WriteBatch::new();
     wrong.put("account:ada", "0").put(vec![b'x'; 70_000], "a key that is too long");
     if let Err(error) = db.write(wrong) {

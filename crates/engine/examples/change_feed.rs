@@ -1,7 +1,8 @@
-//! A consumer of a change feed that keeps an index up to date, is killed, and goes on where it was.
+//! A consumer of a change feed that keeps an index up to date, is killed, and continues where it
+//! was.
 //!
 //! The index is a store of its own. Each batch of changes is applied to it in one batch, together
-//! with the sequence number of the changes: so whatever happens, each is applied exactly once.
+//! with the sequence number of the changes, so that each is applied exactly once, whatever happens.
 //!
 //! `cargo run --example change_feed` prints:
 //!
@@ -21,7 +22,7 @@ use trommel::{BatchOp, ChangedBatch, Db, Options, WriteBatch};
 /// Where the index keeps the sequence number up to which it has the changes.
 const POSITION: &str = "position";
 
-/// Applies a batch of changes, and notes its sequence number with them.
+/// Applies a batch of changes, and records its sequence number with them.
 fn apply(index: &Db, batch: &ChangedBatch) -> trommel::Result<()> {
     let mut update = WriteBatch::new();
     for changed in batch.iter() {
@@ -40,7 +41,7 @@ fn position(index: &Db) -> Result<u64, Box<dyn Error>> {
     Ok(stored.map(|bytes| bytes[..].try_into()).transpose()?.map_or(0, u64::from_le_bytes))
 }
 
-/// Prints what is in the index.
+/// Prints the contents of the index.
 fn show(index: &Db) -> Result<(), Box<dyn Error>> {
     let mut names = Vec::new();
     for entry in index.prefix("name:") {
@@ -70,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     show(&index)?;
 
-    // The consumer is killed after the first of two batches; the store is opened anew.
+    // The consumer is killed after the first of two batches; the store is opened again.
     db.put("Grace", "86")?;
     db.delete("Ada")?;
     let next = changes.next().ok_or("there are two")??;

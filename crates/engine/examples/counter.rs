@@ -1,5 +1,5 @@
-//! Counts with several threads: by merges, which read nothing; and by transactions, where each
-//! count needs to know its number.
+//! Counts with several threads: by merges, which read nothing, and by transactions, if each thread
+//! needs the number that it has drawn.
 //!
 //! `cargo run --example counter` prints:
 //!

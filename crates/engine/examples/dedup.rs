@@ -1,4 +1,4 @@
-//! Handles each request once, and gives each name out once: a batch that is written only if two
+//! Handles each request once, and assigns each name once, by a batch that is written only if two
 //! keys are new.
 //!
 //! `cargo run --example dedup` prints:

@@ -35,8 +35,8 @@ const MISSING: u32 = 300_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Level 0 is searched most and has few keys: bits are cheap there. The last level has nearly
-    // all keys, and most of the memory goes to its bits. `last` wins, as the last rule that
-    // matches.
+    // all keys, and most of the memory goes to its bits. `last` applies to it, because the last
+    // rule that matches wins.
     let options = Options::default()
         .filters("L0=paired:20,L1-=paired:14,last=blocked:10".parse()?)
         .writes(|w| w.write_buffer_bytes(256 << 10)) // small, so that little data makes a tree of some levels

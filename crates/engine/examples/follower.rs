@@ -1,4 +1,4 @@
-//! Reads a store while its owner goes on writing, without its lock.
+//! Reads a store without its lock while its owner continues to write.
 //!
 //! The owner is usually another process; here it is another handle of this one.
 //!
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         owner.put(format!("order:{number}"), name)?;
     }
 
-    // It takes no lock and writes nothing. Any number may follow one store.
+    // A follower takes no lock and writes nothing. Any number of followers may read one store.
     let follower = Db::open_follower(dir.path(), Options::default())?;
     println!("opened:    {} orders", follower.prefix("order:").count());
 
@@ -32,13 +32,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let written = owner.put("order:3", "Barbara")?;
     println!("not yet:   {} orders", follower.prefix("order:").count());
 
-    // Reads then see all that was acknowledged before the call.
+    // Reads then see all writes that were acknowledged before the call.
     assert!(follower.catch_up()? >= written);
     let (_, last) = follower.prefix("order:").next_back().ok_or("there is an order")??;
     let count = follower.prefix("order:").count();
     println!("caught up: {count} orders, the last for \"{}\"", last.escape_ascii());
 
-    // What a follower reads stays readable when the owner removes the files.
+    // The data that a follower sees stays readable when the owner removes the files.
     owner.delete_range("order:"..)?;
     owner.compact_all()?;
     follower.catch_up()?;

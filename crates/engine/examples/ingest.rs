@@ -1,5 +1,5 @@
-//! Writes sorted entries to files without a store, as several machines could, and loads them into
-//! one, all at once.
+//! Writes sorted entries to files without a store, as several machines could, and loads all of them
+//! into one store, atomically.
 //!
 //! `cargo run --example ingest` prints:
 //!
@@ -20,7 +20,8 @@ use trommel::{Db, Options, TableWriter};
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let files = [dir.path().join("part-1.table"), dir.path().join("part-2.table")];
-    // Anywhere, at the same time: a file has nothing of the store that will take it.
+    // Files can be written anywhere, and in parallel: they do not depend on the store that will
+    // ingest them.
     let mut written = 0;
     for (file, from) in files.iter().zip([0, 1_000]) {
         let mut writer = TableWriter::create(file, &Options::default())?;

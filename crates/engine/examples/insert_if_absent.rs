@@ -1,5 +1,5 @@
-//! Two ways to write only if no other writer did: a name is given out once, and threads count
-//! together.
+//! Two ways to write only if no other writer did: a name is assigned once, and several threads
+//! increment one counter.
 //!
 //! `cargo run --example insert_if_absent` prints:
 //!

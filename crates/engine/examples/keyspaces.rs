@@ -1,4 +1,5 @@
-//! Keeps users and their sessions in keyspaces of their own, changes both at once, and drops one.
+//! Keeps users and their sessions in keyspaces of their own, changes both atomically, and drops
+//! one.
 //!
 //! `cargo run --example keyspaces` prints:
 //!

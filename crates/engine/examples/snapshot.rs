@@ -19,8 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.put("stock:apples", "6")?;
     db.put("stock:pears", "4")?;
 
-    // Costs a number in a list. Compactions keep what it sees until it is dropped, so hold it only
-    // as long as needed.
+    // A snapshot costs one number in a list. Compactions keep what it sees until it is dropped, so
+    // hold it only as long as needed.
     let before = db.snapshot();
 
     db.put("stock:apples", "1")?;

@@ -16,8 +16,8 @@
 //!
 //! The policy chooses for each table before it is written. Tables written by compactions get the
 //! runs; those of level 0, which are soon compacted away, get the filter of `Options::filters`. A
-//! table with a filter of the policy names it; opened without the policy, the table still answers,
-//! only slower.
+//! table with a filter of the policy records the policy's name; without the policy, the table can
+//! still be read, only slower.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -144,7 +144,7 @@ struct RunsFilter {
 
 impl UserFilter for RunsFilter {
     fn may_contain(&self, key: &[u8], _hash: u64) -> bool {
-        // Keys that are no order numbers were not recorded.
+        // Keys that are not order numbers were not recorded.
         let Some(number) = number(key) else { return true };
         let behind = self.runs.partition_point(|[first, _]| *first <= number);
         self.runs[..behind].last().is_some_and(|[_, last]| number <= *last)

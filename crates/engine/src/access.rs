@@ -3,7 +3,7 @@
 //! 1. Reads fail once the store is closed, and in a degraded store in which nothing is certain.
 //! 2. Writes fail after the first failure that may have left something acknowledged not durable:
 //!    the store is then *poisoned*, and stays readable.
-//! 3. A forked child may do neither, whatever the state.
+//! 3. A forked child may neither read nor write, whatever the state.
 //!
 //! Every call of a handle begins with one of these checks. A write first checks only for a fork;
 //! the leader of its group checks the rest.
@@ -131,7 +131,8 @@ impl Access {
     }
 
     /// An error if the lock file is no longer the one that was locked: it was removed or replaced,
-    /// so another process may write to the store too. Accesses the directory, so not for hot paths.
+    /// so another process may write to the store too. Accesses the directory, so it is not for hot
+    /// paths.
     pub(crate) fn check_lock(&self) -> Result<()> {
         if !self.lock.is_lost() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The check of entries that have to arrive in order.
+//! Checks entries that have to arrive in key order.
 
 use trommel_base::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 

@@ -1,4 +1,4 @@
-//! Background work of an open store: what is running, what is requested, and how jobs have failed.
+//! Background work of an open store: running jobs, requests, and failures of jobs.
 //!
 //! The engine holds this state under one lock; every change notifies workers and waiting callers.
 //! It does not know the engine: [`jobs`](crate::jobs) chooses and runs jobs.
@@ -41,15 +41,15 @@ pub(crate) struct BackgroundState {
     pub(crate) requests: Requests,
     pub(crate) failures: BackgroundFailures,
     pub(crate) writer_core: WriterCore,
-    /// Since when nothing was written, as far as anybody has looked: the active memtable's log, the
-    /// newest visible sequence number, and when they were first seen.
+    /// Since when nothing has been written, as far as workers have checked: the active memtable's
+    /// log and the newest visible sequence number, and when they were first seen.
     pub(crate) unchanged: Option<((u64, SeqNo), Instant)>,
     pub(crate) shutting_down: bool,
     /// Whether a caller is about to close the store, so that no writer may wait for room.
     pub(crate) refuses_writers: bool,
 }
 
-/// What callers have requested, and what they wait for.
+/// The requests of callers, and the work that they wait for.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Unmatched pauses of compactions.
@@ -73,16 +73,16 @@ pub(crate) struct Requests {
 pub(crate) struct BackgroundFailures {
     pub(crate) flushes: JobFailures,
     pub(crate) compactions: JobFailures,
-    /// Of rebuilds of filters to fit their budget.
+    /// Failures of rebuilds of filters to fit their budget.
     pub(crate) fits: JobFailures,
 }
 
-/// What decides whether a compaction would take a writer's core.
+/// The state that decides whether a compaction would take a writer's core.
 #[derive(Debug, Default)]
 pub(crate) struct WriterCore {
     pub(crate) filling: Filling,
     pub(crate) cores: Cores,
-    /// Until when a compaction that would take a writer's core is deferred, if the last look for
+    /// Until when a compaction that would take a writer's core is deferred, if the last search for
     /// work found one.
     pub(crate) put_off_until: Option<Instant>,
 }
@@ -154,7 +154,7 @@ impl BackgroundState {
         self.requests.next_ticket
     }
 
-    /// BackgroundFailures of `concern` since the store was opened.
+    /// Number of failures of `concern` since the store was opened.
     pub(crate) fn failures(&self, concern: Concern) -> u64 {
         let [flushes, compactions, fits] =
             [&self.failures.flushes, &self.failures.compactions, &self.failures.fits]

@@ -1,7 +1,7 @@
 //! Writes that take effect together or not at all.
 //!
-//! A batch is kept encoded as the log stores it, so committing it copies bytes and decodes nothing:
-//! a count, then each operation as `kind, varint key length, [varint value length,] key, [value]`.
+//! A batch is kept in the encoding of the log, so committing it copies bytes and decodes nothing: a
+//! count, then each operation as `kind, varint key length, [varint value length,] key, [value]`.
 //! The format is part of `docs/format/log.md`. A single operation is encoded only into the log's
 //! own buffer, or when its writer has to wait.
 
@@ -32,8 +32,8 @@ pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 const COUNT_BYTES: usize = 4;
 
 /// Puts, merges and deletes, also of whole ranges, that become visible together, and durable
-/// together or not at all; with conditions, if it has any ([`WriteBatch::expect_absent`]). They are
-/// on the default keyspace, those of [`WriteBatch::keyspace`] on another.
+/// together or not at all. A batch may have conditions ([`WriteBatch::expect_absent`]). The
+/// operations are on the default keyspace; those of [`WriteBatch::keyspace`] are on another.
 ///
 /// An operation above a size limit is not dropped: it makes the whole batch unwritable.
 /// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,
@@ -55,7 +55,7 @@ pub struct WriteBatch {
     /// written.
     refused: Vec<RefusedOperation>,
     conditions: Vec<Condition>,
-    /// How it depends on the keyspaces of its store.
+    /// How the batch depends on the keyspaces of its store.
     mapping: BatchMapping,
     /// Whether an operation is a merge.
     has_operands: bool,
@@ -221,7 +221,7 @@ impl WriteBatch {
         self.len() == 0
     }
 
-    /// Its encoded size in bytes, without the log's framing.
+    /// Encoded size in bytes, without the log's framing.
     ///
     /// ```
     /// let mut batch = trommel::WriteBatch::new();
@@ -277,15 +277,14 @@ pub(crate) enum OpKind {
     RangeDelete = RANGE_DELETE,
     /// Deletes the keys from the operation's key on.
     RangeDeleteFrom = RANGE_DELETE_FROM,
-    /// States until when the writes after it were made: its key is a time. Written by the engine
-    /// only.
+    /// The latest time of the writes after it, which is its key. Only the engine writes it.
     TimeMark = TIME_MARK,
 }
 
 /// Kind number of a merge.
 const MERGE: u8 = EntryKind::Merge as u8;
 
-/// Longest bound of a range: a longest key with a zero byte, the first key after it.
+/// Longest bound of a range: the longest key and a zero byte, the first key after that key.
 pub(crate) const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
 
 impl OpKind {
@@ -411,7 +410,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A batch whose sizes were all checked, ready for the log.
+/// A batch whose sizes have all been checked, ready for the log.
 #[derive(Debug)]
 pub(crate) struct SealedBatch<'a> {
     encoded: Cow<'a, [u8]>,

@@ -95,7 +95,7 @@ impl Bounds {
         Self { from: Vec::new(), to: None }
     }
 
-    /// Whether all keys are within.
+    /// Whether the range is all keys.
     #[inline]
     pub(crate) fn are_all(&self) -> bool {
         self.from.is_empty() && self.to.is_none()
@@ -146,7 +146,7 @@ impl Bounds {
         Self { from: prefix.to_vec(), to }
     }
 
-    /// Whether `key` is at the end or after it.
+    /// Whether `key` is at the end of the range or after it.
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         self.to.as_ref().is_some_and(|to| **to <= *key)
     }

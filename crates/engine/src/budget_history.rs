@@ -1,5 +1,5 @@
-//! What a filter budget remembers between jobs: the ratio of built to planned bytes, and the number
-//! of lost sidecars.
+//! The data that a filter budget keeps between jobs: the ratio of built to planned bytes, and the
+//! number of lost sidecars.
 //!
 //! The engine holds it. Jobs that write tables update it, and [`budget`](crate::budget) plans with
 //! it.
@@ -10,10 +10,10 @@ use trommel_tuning::bytes;
 use crate::sync::quiet::AtomicU64;
 use crate::sync::{Mutex, lock};
 
-/// Decay of the ratio of built to planned bytes: after this many bytes, older ones count half.
+/// Decay of the ratio of built to planned bytes: after this many bytes, older bytes count half.
 const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
 
-/// What the budget remembers between jobs.
+/// The data that the budget keeps between jobs.
 #[derive(Debug, Default)]
 pub(crate) struct BudgetHistory {
     /// Lost sidecars when filters were last settled.
@@ -48,8 +48,8 @@ impl BudgetHistory {
         sums.built += built as f64;
     }
 
-    /// Records that a run of `keys` keys is written to level 0. One much smaller than usual says
-    /// little about the next.
+    /// Records that a run of `keys` keys is written to level 0. A run much smaller than usual is no
+    /// indication of the size of the next.
     pub(crate) fn note_run(&self, keys: u64) {
         let mut known = lock(&self.built);
         known.run_keys = keys.max(known.run_keys / 4 * 3);

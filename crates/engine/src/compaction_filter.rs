@@ -1,18 +1,17 @@
-//! Compaction filters: code of the user that keeps, removes or replaces entries while they are
-//! compacted.
+//! Compaction filters: user code that keeps, removes or replaces entries while they are compacted.
 //!
 //! 1. A compaction calls the filter for the newest version of a key that it reads, if that is a
 //!    value which no live snapshot can see, and which is neither deleted by a range tombstone nor
 //!    expired. Snapshots are those that were listed when the compaction began.
-//! 2. A removed entry becomes a tombstone with its sequence number, which goes at once if nothing
-//!    older can be outside the compaction. A replaced one keeps its sequence number.
+//! 2. A removed entry becomes a tombstone with its sequence number, which is dropped at once if
+//!    nothing older can be outside the compaction. A replaced one keeps its sequence number.
 //! 3. A snapshot that is taken later keeps the view of its creation
 //!    ([`Snapshot`](crate::Snapshot)), so nothing that it sees changes when the compaction is
 //!    installed. Reads without a snapshot pin their view in any case.
-//! 4. A failure of the user's code is counted, and the entry kept. It is no error of the store.
+//! 4. A failure of the user's code is counted, and the entry kept. It is not an error of the store.
 //!
 //! Called by [`Engine::run_compaction`](crate::engine::Engine::run_compaction), also for the parts
-//! of a compaction that other workers take, so by several threads at once.
+//! of a compaction that other workers take, and therefore by several threads at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,14 +52,14 @@ pub enum FilterDecision {
 ///
 /// It is called for the newest version of a key among what a compaction reads, in key order within
 /// each of its threads, unless a live snapshot can see that version, or it was deleted or has
-/// expired. So it decides what to keep when, and not what is visible: an entry stays visible until
-/// a compaction reads it, which may be soon, much later, or never.
+/// expired. So a filter does not decide what is visible at a given time: an entry stays visible
+/// until a compaction reads it, which may be soon, much later, or never.
 /// [`Db::compact_range`](crate::Db::compact_range) reads every entry of its range. A newer version
 /// of the key may be elsewhere, and an entry may be passed to the filter any number of times, so
 /// the decision should follow from key and value alone. A value that merge operands apply to stays,
 /// whatever the decision, if one of them was written before the decision. Operands written after
-/// it, even while the compaction still runs, apply to what it left once the compaction has ended:
-/// to no value after [`FilterDecision::Remove`]. Flushes, moves of whole tables and
+/// it, even while the compaction still runs, apply, once the compaction has ended, to what the
+/// decision left: to no value after [`FilterDecision::Remove`]. Flushes, moves of whole tables and
 /// [`Db::repair`](crate::Db::repair) do not call it.
 ///
 /// ```
@@ -103,10 +102,11 @@ pub trait CompactionFilter: Send + Sync + fmt::Debug {
     /// store.
     fn name(&self) -> &str;
 
-    /// What becomes of an entry. Called by several threads at once. Of the same store it may get
-    /// single keys, or several at once, of any keyspace; in the default one, keys that do not begin
-    /// with `FF FF FF FF`. It must do nothing else with it: a write may wait for compactions, and
-    /// the creation of the first keyspace, for which scans and transactions wait, is a write.
+    /// What becomes of an entry. Called by several threads at once. It may read the same store only
+    /// by getting keys, one or several at once, from any keyspace; in the default keyspace, only
+    /// keys that do not begin with `FF FF FF FF`. It must not use the store otherwise: a write may
+    /// wait for compactions, and scans and transactions may wait for the creation of the first
+    /// keyspace, which is a write.
     fn filter(&self, context: &CompactionContext, key: &[u8], value: &[u8]) -> FilterDecision;
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct UserCompactionFilter {
 }
 
 impl UserCompactionFilter {
-    /// A filter as a field of the options. Reads its name.
+    /// A filter as an option. Reads its name.
     pub(crate) fn chosen(filter: Arc<dyn CompactionFilter>) -> Option<Self> {
         Some(Self { name: filter.name().into(), filter, counts: Arc::default() })
     }

@@ -15,8 +15,8 @@ const FEW_RUNS_BELOW: u64 = 5;
 const THROUGH_TABLES: u64 = 16;
 /// A small table has at most one in this many of a full table's bytes.
 const SMALL_PART: u64 = 64;
-/// A table of up to this many bytes is small even if that part is less, but not if it is more than
-/// a quarter of a table.
+/// A table of up to this many bytes is small even if it is a larger part of a full table, up to a
+/// quarter.
 const LEAST_SMALL_BYTES: u64 = 4 * KIB;
 /// Most tables' worth of bytes that are rewritten in place at once: compactions into them wait
 /// meanwhile.
@@ -78,9 +78,9 @@ impl CompactionOptions {
     /// Number of runs at which level 0 is compacted, if they hold `bytes` and the target of the
     /// level that they are compacted into is `target` bytes.
     ///
-    /// The compaction rewrites that level, however little they add. So while they hold clearly less
-    /// than the target, up to a quarter more runs are waited for, but not so many that writers
-    /// would be slowed, and none if no more are expected.
+    /// The compaction rewrites that level, however little the runs add. So while they hold clearly
+    /// less than the target, it waits for up to a quarter more runs, but not for so many that
+    /// writers are slowed, and for none if no more are expected.
     pub(crate) fn runs_due(&self, bytes: u64, target: u64) -> usize {
         let trigger = self.l0_trigger.max(1);
         if !self.waits_for_runs || bytes >= target.max(self.base_level_bytes) / 8 * 7 {

@@ -1,4 +1,4 @@
-//! Why a conditional write or a transaction was refused.
+//! Conflicts, because of which a conditional write or a transaction is refused.
 
 use std::fmt;
 
@@ -19,10 +19,10 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// The key that was not as expected. If a transaction read a range of which another write
-    /// deleted a part, the first key of that part.
+    /// The key that was not as expected. If a transaction read a range and another write deleted a
+    /// part of it, the first key of that part.
     pub key: Vec<u8>,
-    /// What was expected of the key.
+    /// The condition on the key.
     pub expected: Expected,
     /// The name of the key's keyspace; `None` for the default one.
     pub keyspace: Option<String>,
@@ -34,7 +34,7 @@ impl Conflict {
     }
 }
 
-/// What a batch or a transaction expects of a key.
+/// A condition of a batch or a transaction on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Expected {

@@ -10,9 +10,9 @@
 //!    ([`FilterCell`](crate::counters::FilterCell)). A full window becomes the previous one, and
 //!    the next begins. Both are judged.
 //! 2. Which keys pass is chance: a key looked up `m` times adds `m` with probability `f`, its
-//!    filter's rate, so all keys together have the variance `sum m^2 f`. All the keys are not
-//!    known, but those that did pass are a sample of them, each drawn with probability `f`: the sum
-//!    of `m^2` over the sample estimates just that variance.
+//!    filter's rate, so all keys together have the variance `sum m^2 f`. Not all the keys are
+//!    known, but those that passed are a sample of them, each drawn with probability `f`: the sum
+//!    of `m^2` over the sample estimates exactly that variance.
 //! 3. Filters of the same size differ by chance, too ([`spread`]). If a table has the share `p` of
 //!    all passes and its filters differ by `s`, that adds `(expected * p * s)^2`.
 //! 4. The alarm is raised if passes exceed the expectation by [`ALARM`] standard deviations.
@@ -51,7 +51,7 @@ const MOST: usize = 1792;
 struct Window {
     /// By the key's hash and the table's number.
     passed: HashMap<(u64, u64), u32>,
-    /// The expectation of all probes ever when the window began.
+    /// The expectation of all earlier probes when the window began.
     began: f64,
 }
 
@@ -192,8 +192,8 @@ fn spread_of(facts: &FilterFacts) -> f64 {
     }
 }
 
-/// The distinct false positives of the filters of one kind on one level, and the expectation: of
-/// the last few thousand since the counters were reset.
+/// The distinct false positives of the filters of one kind on one level, compared with the expected
+/// number: the last few thousand since the counters were reset.
 ///
 /// Only probes of whole-key filters count.
 #[derive(Debug, Clone, PartialEq)]

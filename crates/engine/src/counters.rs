@@ -152,7 +152,7 @@ shard! {
     scan_skipped,
     /// Seeks by which scans skipped further versions of one key.
     scan_reseeks,
-    /// Tables whose prefix filter could not be probed, because another extractor made it.
+    /// Tables whose prefix filter could not be probed, because it was built with another extractor.
     prefix_unused,
     /// Operations written by users: those in the log, or in memory without a log.
     writes,

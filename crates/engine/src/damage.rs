@@ -8,7 +8,7 @@ use trommel_base::Corruption;
 
 use crate::error::Error;
 
-/// Reported for anything other than a file in a file's place.
+/// Reported if something other than a regular file has the name of a file.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
 /// The consequence of a [`Damage`], and therefore what to do about it.
@@ -51,7 +51,7 @@ impl Remedy {
         }
     }
 
-    /// Whether the damaged part is unreadable now, so that a repair must do without it.
+    /// Whether the corrupt part is unreadable now, so that a repair must do without it.
     pub(crate) fn is_for_lost(self) -> bool {
         !matches!(self, Self::Compact | Self::Remove | Self::Reopen)
     }
@@ -106,7 +106,7 @@ pub struct Damage {
     pub file: PathBuf,
     /// Its offset in the file; 0 if it concerns the whole file.
     pub offset: u64,
-    /// Bytes that it makes unusable; 0 if unknown.
+    /// Bytes that it makes unusable; 0 if that is unknown.
     pub bytes: u64,
     /// A description of what is wrong.
     pub what: String,

@@ -88,14 +88,14 @@ impl Db {
         Self::start(dir.as_ref(), options, false)
     }
 
-    /// As [`Db::open`], for a directory that a repair is filling.
+    /// As [`Db::open`], for a directory that a repair has not finished.
     pub(crate) fn open_unfinished(dir: &Path, options: Options) -> Result<Self> {
         Self::start(dir, options, true)
     }
 
     fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
         let db = Self::of(Engine::open(dir, options, unfinished)?);
-        // Before jobs that write tables: these have the options of their keyspaces.
+        // Before any job that writes tables: tables have the options of their keyspaces.
         db.handle.open_catalog();
         db.engine().start_workers();
         Ok(db)
@@ -156,8 +156,8 @@ impl Db {
         Self::open(dir, options.opening(|o| o.degraded(degraded)))
     }
 
-    /// Returns the entries with keys in `range`, skipping all that is corrupt. Reads the tables of
-    /// the range once to find the corruption, and then yields every entry that can be read.
+    /// Returns the entries with keys in `range`, skipping all corrupt data. Reads the tables of the
+    /// range once to find the corruption, and then yields every entry that can be read.
     /// [`Healthy::damage`] and [`Healthy::in_doubt`] report what was skipped.
     ///
     /// # Errors
@@ -441,15 +441,15 @@ impl Db {
 
     /// Loads entries whose keys are in strictly ascending order, atomically: they are written to
     /// tables once, past the log and the memtable, and become visible together, durably, when the
-    /// call returns. Existing keys are overwritten. Several times as fast as writing the same
-    /// entries, which writes each two or more times.
+    /// call returns. Existing keys are overwritten. Several times as fast as ordinary writes, which
+    /// write each entry two or more times.
     ///
-    /// The tables join the deepest level above which no table overlaps them. Keys that overlap
-    /// those of the store cause compactions later, as any write does. Writers and readers go on
-    /// meanwhile, except that writers wait at the end while the memtables are flushed; compactions
-    /// that are running then are waited for. One load runs at a time. An error of `entries` ends
-    /// the load, and is returned. Tables that compactions replace meanwhile stay on disk until it
-    /// ends.
+    /// Each table joins the deepest level such that no table in that level or above overlaps it, or
+    /// else level 0. Keys that overlap those of the store cause compactions later, as any write
+    /// does. Readers and writers continue meanwhile, except that writers wait at the end, while the
+    /// memtables are flushed. The load waits for running compactions. One load runs at a time. An
+    /// error of `entries` ends the load, and is returned. Tables that compactions replace meanwhile
+    /// stay on disk until it ends.
     ///
     /// # Errors
     /// As [`Db::flush`]; [`Error::Unsorted`], [`Error::KeyTooLong`] and [`Error::ValueTooLong`]. In
@@ -474,17 +474,17 @@ impl Db {
 
     /// Loads files that [`TableWriter`](crate::TableWriter) wrote, atomically: their entries become
     /// visible together, durably, when the call returns, and existing keys are overwritten. As
-    /// [`Db::load_sorted`], but the entries may come in any number of files, in any order of these,
-    /// which may have been written elsewhere and at the same time.
+    /// [`Db::load_sorted`], but the entries may be in any number of files, in any order; the files
+    /// may have been written elsewhere, and in parallel.
     ///
     /// Every byte of the files is read and verified, and each entry written once, to tables of the
-    /// store. The files stay as they are; remove them when they are no longer needed. What
-    /// [`Db::load_sorted`] says of levels, compactions, readers and writers holds here, too.
+    /// store. The files stay as they are; remove them when they are no longer needed. Levels,
+    /// compactions, readers and writers are affected as by [`Db::load_sorted`].
     ///
     /// # Errors
     /// As [`Db::load_sorted`]. [`Error::Corruption`] with file and offset, [`Error::WrongFile`] if
-    /// a file is not one of [`TableWriter`](crate::TableWriter), [`Error::Unsupported`] if it is
-    /// one of a newer version; [`Error::FilesOverlap`]. In each case nothing was loaded.
+    /// a file is not one of [`TableWriter`](crate::TableWriter), [`Error::Unsupported`] if a newer
+    /// version wrote it; [`Error::FilesOverlap`]. In each case nothing was loaded.
     ///
     /// ```
     /// use trommel::{Options, TableWriter};
@@ -680,13 +680,14 @@ impl Db {
         self.engine().compare_and_set_in(Part::Default, key.as_ref(), expected, new, options)
     }
 
-    /// Runs `body` in a transaction and commits it: all that it reads and writes through the
+    /// Runs `body` in a transaction and commits it: everything that it reads and writes through the
     /// [`Transaction`] takes effect at once, as if nothing else had run meanwhile. Returns what
     /// `body` returns.
     ///
-    /// If another write has changed what it has read, nothing is written, and `body` runs again, up
-    /// to 1,000 times: it should have no effects other than through the transaction. Each time,
-    /// another write has succeeded. If `body` returns an error, nothing is written.
+    /// If another write has changed a key or range that it has read, nothing is written, and `body`
+    /// runs again, up to 1,000 times: it should have no effects other than through the transaction.
+    /// Each conflict means that another write has succeeded. If `body` returns an error, nothing is
+    /// written.
     ///
     /// # Errors
     /// The error of `body`; those of [`Transaction::commit`]. [`Error::Conflict`] only after the
@@ -727,8 +728,9 @@ impl Db {
         Transaction::run(&self.handle, options, body)
     }
 
-    /// Begins a transaction, which reads the store as of now. To be committed by
-    /// [`Transaction::commit`]; [`Db::transaction`] does that, and retries after a conflict.
+    /// Begins a transaction, which reads the store as of now. Commit it with
+    /// [`Transaction::commit`]; [`Db::transaction`] commits by itself, and retries after a
+    /// conflict.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -881,7 +883,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system,
-    /// whose [`Error::kind`] says whether to retry or to reopen the store.
+    /// whose [`Error::kind`] shows whether to retry or to reopen the store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -919,7 +921,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::flush`], or the error of a compaction: [`Error::Corruption`] if a table is corrupt.
-    /// What was not compacted stays as it was.
+    /// Keys that were not compacted stay as they were.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -984,8 +986,8 @@ impl Db {
     /// to finish. Calls nest: each needs its own [`Db::resume_compaction`].
     ///
     /// Writers are not stalled by the compactions left undone. [`Db::compact_range`] waits until
-    /// compactions are resumed. Flushes go on, [`Db::rebuild_filters`] still works, and
-    /// [`Db::wait_idle`] still rebuilds filters that exceed their budget, and waits for that.
+    /// compactions are resumed. Flushes continue, [`Db::rebuild_filters`] still works, and
+    /// [`Db::wait_idle`] still rebuilds filters that exceed their budget and waits for that.
     ///
     /// # Errors
     /// [`Error::Closed`] or [`Error::Poisoned`], or the error of a flush; compactions are then not
@@ -1191,8 +1193,8 @@ impl Db {
     /// Rebuilds the filters of tables whose filters are corrupt or differ from what the current
     /// policy would build for them now, and waits for that to finish. Data is read, never written:
     /// the new filters go to sidecar files, which take precedence over the filters in the tables
-    /// and are removed with their tables. The old filter serves until the new one is installed,
-    /// also across a crash.
+    /// and are removed with their tables. The old filter is used until the new one is installed,
+    /// even across a crash.
     ///
     /// Runs in the background when there is no other work, within the memory that
     /// [`Options::memory_limit`] leaves for building.
@@ -1302,8 +1304,8 @@ impl Db {
     }
 
     /// Looks up `key`, and returns what that took: the memtables and tables that were reached, the
-    /// verdict of each filter beside its expected rate, the blocks that were read or found in the
-    /// cache, and the time of each step. Counts in no statistics.
+    /// verdict of each filter with its expected rate of false positives, the blocks that were read
+    /// or found in the cache, and the time of each step. It changes no statistics.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -1341,7 +1343,7 @@ impl Db {
     /// Recommends filters for each level, from the lookups since the counters were reset, for the
     /// bytes that the filters take now. Needs at least
     /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) lookups that reached tables. Reset the
-    /// counters after the filters, the tree or the lookups have changed. Takes some milliseconds,
+    /// counters after the filters, the tree or the lookups have changed. Takes a few milliseconds,
     /// and changes nothing.
     ///
     /// ```

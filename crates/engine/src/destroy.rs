@@ -30,8 +30,8 @@ pub struct DestroyReport {
     pub files: u64,
     /// Bytes of these files.
     pub bytes: u64,
-    /// Names of foreign entries in the directory. They were left, and so was the directory. Empty
-    /// if the directory is gone.
+    /// Names of foreign entries in the directory, which were left, and so was the directory. Empty
+    /// if the directory was removed.
     pub left: Vec<OsString>,
 }
 

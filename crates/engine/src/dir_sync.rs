@@ -9,9 +9,9 @@
 //! that may be lost. (If there was no handle for the sync, nothing was attempted, and the failure
 //! is not recorded.)
 //!
-//! A process may change its working directory while a store is open that was given by a relative
-//! path. Therefore the working directory at that time is recorded and prepended to every relative
-//! path.
+//! A process may change its working directory while a store that was opened by a relative path is
+//! open. Therefore the working directory at the time of opening is recorded and prepended to every
+//! relative path.
 //!
 //! On a full disk, recyclable files are removed first (module [`room`](crate::files::room)).
 //!

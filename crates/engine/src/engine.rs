@@ -52,8 +52,8 @@ impl Engine {
 
     /// Refuses all writes from now on, because of `error`, which is returned.
     ///
-    /// Called if something that was to be made durable may not be: nothing acknowledged later may
-    /// depend on it, so nothing is acknowledged later.
+    /// Called if something that should be durable may not be. Nothing acknowledged later may depend
+    /// on it, so nothing is acknowledged later.
     pub(crate) fn poison(&self, error: Error) -> Error {
         if self.refuse_writes(&error) {
             crate::events::poisoned(&error);
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// As [`Engine::poison`], but reports nothing and leaves the background threads alone: for
-    /// callers that hold their state. Returns whether it was the first.
+    /// callers that hold their state. Returns whether this was the first error.
     pub(crate) fn refuse_writes(&self, error: &Error) -> bool {
         let is_first = self.access.refuse_writes(error);
         // Waiters for publication check for poisoning too.
@@ -80,14 +80,13 @@ impl Engine {
         });
     }
 
-    /// Bytes of the range tombstones of tables, and of what scans remember of deleted keys.
+    /// Bytes of the range tombstones of tables, and of the gaps that scans remember.
     pub(crate) fn deleted_range_bytes(&self) -> u64 {
         let tombstones = self.view.load().version.ranges.memory_bytes();
         (tombstones + self.memory.gaps.memory_bytes()) as u64
     }
 
-    /// Updates the share of memory of what [`deleted_range_bytes`](Self::deleted_range_bytes)
-    /// counts.
+    /// Updates the memory accounted for [`deleted_range_bytes`](Self::deleted_range_bytes).
     pub(crate) fn account_ranges(&self) {
         self.memory.shares.set_ranges(self.deleted_range_bytes());
     }
@@ -109,7 +108,8 @@ impl Engine {
         let limit = self.options.load().memtable_limit();
         // A chunk is about as large as all chunks before it, up to the largest.
         let full = limit + limit.min(trommel_memtable::LARGEST_CHUNK as u64);
-        // Memory of dropped memtables comes back at any time, so the limit of what is kept counts.
+        // Memory of dropped memtables may come back at any time, so the limit on kept memory is
+        // counted.
         self.memory.shares.set_memtables(frozen + full.max(held(&view.active)) + limit, 0);
     }
 

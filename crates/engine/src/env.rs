@@ -60,7 +60,7 @@ mod replayed {
         static NOW: Cell<Instant> = Cell::new(Instant::now());
     }
 
-    /// The same on every machine, so that a schedule is too.
+    /// The same on every machine, so that schedules are the same, too.
     pub(crate) fn cores() -> usize {
         2
     }

@@ -39,7 +39,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         file: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The operating system's error.
         source: Arc<io::Error>,
@@ -50,7 +50,7 @@ pub enum Error {
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// What it needs.
+        /// The feature that it needs.
         what: String,
     },
     /// Another owner has the store open.
@@ -62,14 +62,14 @@ pub enum Error {
     NotAStore {
         /// The directory.
         dir: PathBuf,
-        /// What was found, or is missing.
+        /// A description of what was found or is missing.
         what: String,
     },
     /// A file is not of the expected kind.
     WrongFile {
         /// The file.
         file: PathBuf,
-        /// What it should have been.
+        /// The expected kind.
         wanted: &'static str,
         /// Why it is not: what it is instead, or what is wrong with it.
         found: &'static str,
@@ -113,15 +113,15 @@ pub enum Error {
     InDoubt {
         /// The store's directory.
         dir: PathBuf,
-        /// What is lost.
+        /// A description of the lost writes.
         what: String,
     },
-    /// The directory no longer holds the store that a follower was opened on, or an earlier state
-    /// of it. What the follower has read stays readable.
+    /// The directory no longer holds the store that a follower was opened on, or holds an earlier
+    /// state of that store. The data that the follower has read stays readable.
     Replaced {
         /// The store's directory.
         dir: PathBuf,
-        /// What was found instead.
+        /// A description of what was found instead.
         what: String,
     },
     /// The store was opened read-only, or by a follower.
@@ -143,11 +143,11 @@ pub enum Error {
         /// The error of the last attempt.
         source: Arc<Error>,
     },
-    /// Another write prevented a conditional write or the commit of a transaction, of which nothing
-    /// was written. Read again, and decide anew; [`Db::transaction`](crate::Db::transaction) does.
+    /// Another write prevented a conditional write or the commit of a transaction, and nothing was
+    /// written. Read again and retry, as [`Db::transaction`](crate::Db::transaction) does.
     Conflict(Conflict),
-    /// The keyspace was dropped: it is gone for reads as of now and for writes. What a snapshot,
-    /// iterator or cursor of before sees is still there.
+    /// The keyspace was dropped: it is gone for reads as of now and for writes. Earlier snapshots,
+    /// iterators and cursors still see what it held.
     KeyspaceDropped {
         /// Its name.
         name: String,
@@ -169,21 +169,21 @@ pub enum Error {
         given: String,
     },
     /// Changes that a feed ([`Db::changes_since`](crate::Db::changes_since)) was to yield are not
-    /// in the logs, or not any more: their logs were removed, or they were loaded
-    /// ([`Db::load_sorted`](crate::Db::load_sorted)). None of them was skipped.
+    /// in the logs, or no longer: their logs were removed, or they were loaded
+    /// ([`Db::load_sorted`](crate::Db::load_sorted)). The feed has skipped none of them.
     ChangesMissing {
         /// The sequence number after which changes are missing.
         after: SeqNo,
-        /// The oldest sequence number after it from which the feed can go on: that of a change, or
-        /// of the next write. `changes_since(oldest - 1)` does.
+        /// The oldest sequence number after it from which the feed can continue: that of a change,
+        /// or of the next write. `changes_since(oldest - 1)` continues there.
         oldest: SeqNo,
     },
-    /// A feed was to begin after a sequence number that the store does not have: it is that of
-    /// another store, or this one is an earlier state of it, from a backup, a salvage or a repair.
+    /// A feed was to begin after a sequence number that the store does not have: the number is from
+    /// another store, or this store is an earlier state, from a backup, a salvage or a repair.
     ChangesAhead {
         /// The sequence number after which the feed was to begin.
         after: SeqNo,
-        /// The newest one of the store.
+        /// The newest sequence number of the store.
         newest: SeqNo,
     },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
@@ -246,8 +246,8 @@ impl Error {
         |source| Self::io(file, "reading or writing", source)
     }
 
-    /// The error for a new file or directory at `path` that could not be created: its parent
-    /// directory is missing, or another reason.
+    /// The error for a new file or directory at `path` that could not be created: because its
+    /// parent directory is missing, or for another reason.
     pub(crate) fn creating(vfs: &dyn Vfs, path: &Path, source: io::Error) -> Self {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let is_missing = |parent| {

@@ -36,7 +36,7 @@ pub(crate) fn filters_rebuilt(table: u64, keys: u64, written: u64, took: Duratio
     let _ = (table, keys, written, took);
 }
 
-/// More filters are built than the budget allows: those of this many tables will be rebuilt.
+/// The built filters exceed the budget: those of this many tables will be rebuilt.
 pub(crate) fn budget_exceeded(tables: usize) {
     event!(info, tables, "filters exceed their budget, rebuilding them smaller");
     let _ = tables;
@@ -73,7 +73,7 @@ pub(crate) fn stopped(cause: impl Debug) {
     let _ = cause;
 }
 
-/// The stop has ended, as far as one job goes.
+/// A stopped writer continues after some progress; it may be stopped again.
 pub(crate) fn resumed(cause: impl Debug, took: Duration) {
     event!(info, ?cause, ?took, "writers waited");
     let _ = (cause, took);

@@ -9,8 +9,8 @@
 //!    windows of the alarm ([`AlarmWindows`]), under the one shared lock. A report, or a reset,
 //!    collects the keys of all threads.
 //! 3. The keys come with the expectation of the thread's probes since its last hand-over, each
-//!    key's part with the key. So whatever a thread still holds back, it holds back keys and
-//!    expectation together, and a window that begins in between gets consistent parts of both.
+//!    key's part with the key. So a thread always holds back keys and their expectation together,
+//!    and a window that begins in between gets consistent parts of both.
 //!
 //! Invariant: the expectation in the windows covers exactly the probes whose keys were handed over.
 //!
@@ -44,7 +44,7 @@ pub(crate) struct FalsePositive {
 pub(crate) struct PendingKeys {
     keys: [FalsePositive; BATCH],
     count: usize,
-    /// A bit for each kind of which a key was handed over, by level.
+    /// A bit for each kind with a key that was handed over, by level.
     known: [u8; LEVELS],
     /// The expectation of the thread's probes at its last hand-over.
     handed_over: ByKind<f64>,
@@ -68,8 +68,9 @@ impl Default for PendingKeys {
 }
 
 impl PendingKeys {
-    /// Adds a key. True if there is room for no other, so that all must be handed over, or if it is
-    /// the first of its level and kind: its window is then allocated, once, and better early.
+    /// Adds a key. True if the list is full, so that all must be handed over, or if the key is the
+    /// first of its level and kind: its window, which is allocated only once, is then allocated
+    /// early.
     #[inline]
     pub(crate) fn push(&mut self, key: FalsePositive) -> bool {
         let (known, bit) = (&mut self.known[usize::from(key.level)], 1 << kind_index(key.kind));

@@ -1,7 +1,7 @@
 //! Which filter a table gets, by level. The only place that knows both levels and filters.
 //!
 //! Levels here, in reports and in table properties are counted from the top among levels that hold
-//! data: L0, then L1 is the base level, whatever its physical number. `last` is the deepest level
+//! data: after L0, L1 is the base level, whatever its physical number. `last` is the deepest level
 //! that holds data, and never L0.
 
 mod budget;
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(partial.for_level(1, false), FilterSpec::NONE);
     }
 
-    /// Regression: RocksDB's own strings were refused.
+    /// Regression: RocksDB's option strings were refused.
     #[test]
     fn rocksdb_s_strings_are_understood() {
         for (text, means) in [

@@ -5,7 +5,7 @@
 //! 2. The logs that held the memtable's writes are [archived](crate::log_archive), if a change feed
 //!    may read them.
 //! 3. One edit adds the table, hands the range tombstones over to the version, and names the oldest
-//!    log that is still needed. Its installation replaces the memtable by the table.
+//!    log that is still needed. Installing the edit replaces the memtable by the table.
 //! 4. These logs are queued for deletion.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Engine {
         };
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
-        // Only now: a write synced meanwhile acknowledges that log's contents, too.
+        // Not earlier: a write synced meanwhile acknowledges that log's contents, too.
         let log_bytes = self.writes.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
             self.remove_earlier_logs(frozen);
@@ -93,7 +93,7 @@ impl Engine {
         let ranges = frozen.ranges.load();
         let mut set = ranges.as_ref().map_or_else(RangeSet::default, |loaded| loaded.set.clone());
         let newest_range = set.newest();
-        // As the manifest states it: what is dropped must have expired at the next open, too.
+        // The horizons of the manifest: dropped entries must have expired at the next open, too.
         set.expire(self.version().ranges.horizons());
         let mut rule = DropRule::new(self.snapshots.live(), &set);
         outputs.judged_by(&rule);
@@ -116,7 +116,7 @@ impl Engine {
         Ok(last_seqno)
     }
 
-    /// What folds the operands of a flush or compaction.
+    /// Folds the operands of a flush or compaction.
     pub(crate) fn folding(&self) -> Folding<'_> {
         let expiry = &self.snapshots.expiry;
         let marks = match expiry.is_on() {
@@ -125,7 +125,7 @@ impl Engine {
         };
         let default = self.options.keyspaces.default_of_tables();
         // While a store with a catalog is opened, it is not known yet which keys have a header, and
-        // an operator is passed keys without.
+        // an operator must be passed keys without headers.
         let is_unknown = default == Space::Plain && self.version().catalog_salt.is_some();
         if is_unknown {
             return Folding::new(FoldingOperators::NONE, marks);

@@ -3,20 +3,21 @@
 //! The entries that the drop rule ([`DropRule`]) does not hide come in order. For the operands of a
 //! key that the same readers see, newest first:
 //!
-//! 1. If what is below them is known, a full merge makes a value of them, or a tombstone. Known is:
-//!    a value or a tombstone among the same readers, which they replace; that it is deleted or has
-//!    expired; or, for the oldest readers, that nothing older is outside the merge.
-//! 2. Otherwise a partial merge makes one operand of them, if the operator can.
-//! 3. Operands that cannot be merged are kept as they are, with what is below them: the operator
-//!    failed, the store or the keyspace was opened without one, or they are too large to be
-//!    collected.
+//! 1. If it is known what is below them, a full merge turns them into a value or a tombstone. It is
+//!    known in three cases: below them is a value or a tombstone that the same readers see, which
+//!    the result replaces; everything below has been deleted or has expired; or, for the oldest
+//!    readers, nothing older is outside the merge.
+//! 2. Otherwise a partial merge turns them into one operand, if the operator can.
+//! 3. Operands that cannot be merged are kept as they are, with the entries below them: the
+//!    operator failed, the store or the keyspace was opened without one, or they are too large to
+//!    be collected.
 //!
 //! The result has the sequence number of the newest operand. Where entries expire, operands of
 //! different time marks are not folded, so that each operand expires by its own time.
 //!
-//! Operands must be in one place: a key whose folded operands were in one table, and the operands
-//! themselves still in another, would count them twice. So in a store with a merge operator each
-//! compaction is installed at once ([`slices`](crate::compaction_job::slices)).
+//! Operands must not exist twice: if the folded operands of a key were in one table and the
+//! operands themselves still in another, they would be applied twice. So in a store with a merge
+//! operator each compaction is installed at once ([`slices`](crate::compaction_job::slices)).
 //!
 //! Called by flushes, and by each thread of a compaction.
 
@@ -29,7 +30,7 @@ use crate::keyspaces::{Keyspaces, OwnOperator};
 use crate::merge_operator::UserMergeOperator;
 use crate::space::{HEADER_BYTES, id_of};
 
-/// Operands of one key are merged when there are this many, or so many bytes of them.
+/// Operands of one key are merged when there are this many, or when they have this many bytes.
 const PARTIAL_OPERANDS: usize = 1024;
 const PARTIAL_BYTES: usize = 1 << 20;
 /// Most bytes of one key's operands that are collected for a merge.
@@ -38,16 +39,16 @@ const MOST_BYTES: usize = 64 << 20;
 /// Takes the entries that are kept, in order.
 pub(crate) trait Kept {
     /// Takes an entry. If `is_unseen`, it is the newest of its key, and no snapshot sees it.
-    /// `has_older` is whether something older of its key may be outside the merge, if known.
+    /// `has_older` is whether an older version of its key may be outside the merge, if known.
     fn add(&mut self, entry: EntryRef<'_>, is_unseen: bool, has_older: Option<bool>) -> Result<()>;
 
-    /// Whether something older of this key may be outside the merge. Called with ascending keys.
+    /// Whether an older version of this key may be outside the merge. Called with ascending keys.
     fn has_older(&mut self, key: &[u8]) -> bool;
 }
 
 /// The merge operators of a store, for the physical keys of one flush or compaction.
 pub(crate) struct FoldingOperators<'a> {
-    /// That of the store, if it has one.
+    /// The operator of the store, if it has one.
     pub(crate) of_store: Option<UserMergeOperator>,
     /// The keyspaces, if keys have headers.
     pub(crate) keyspaces: Option<&'a Keyspaces>,
@@ -57,7 +58,7 @@ pub(crate) struct FoldingOperators<'a> {
 type KeyOperator = (Option<UserMergeOperator>, usize);
 
 impl FoldingOperators<'_> {
-    /// None: the operands stay as they are, and lose nothing.
+    /// No operators: the operands stay as they are, and nothing is lost.
     pub(crate) const NONE: Self = Self { of_store: None, keyspaces: None };
 
     fn of(&self, physical: &[u8]) -> KeyOperator {
@@ -83,14 +84,14 @@ struct Operands {
     /// The number of the time mark.
     mark: usize,
     is_unseen: bool,
-    /// Whether something older may be outside the merge.
+    /// Whether an older version may be outside the merge.
     has_older: bool,
     /// Newest first.
     operands: Vec<(SeqNo, Vec<u8>)>,
     bytes: usize,
     /// A partial merge is tried at this many operands or bytes.
     next_partial: (usize, usize),
-    /// Whether they are not collected, but kept one by one.
+    /// Whether the operands are kept one by one instead of being collected.
     are_kept: bool,
 }
 
@@ -127,10 +128,10 @@ impl<'a> Folding<'a> {
         let mut is_unseen = rule.no_snapshot_sees_last();
         if let Some(open) = self.open.take() {
             let is_same = *open.key == *entry.key && open.stripe == stripe;
-            // Below operands that are not folded with it.
+            // The entry is below operands that are not folded with it.
             is_unseen &= !is_same;
             match fate {
-                // Deleted, or expired, whatever the mark.
+                // The rest is deleted or has expired, whatever the time mark.
                 EntryFate::Hidden if is_same => return self.end(&open, None, kept).map(drop),
                 EntryFate::Operand if is_same && open.mark == mark => {
                     return self.push(open, entry, kept);
@@ -149,7 +150,7 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// Ends the operands of the last key.
+    /// Folds the operands of the last key.
     pub(crate) fn finish(mut self, kept: &mut impl Kept) -> Result<()> {
         self.open.take().map_or(Ok(()), |open| self.end_of_key(&open, kept))
     }
@@ -170,7 +171,7 @@ impl<'a> Folding<'a> {
             stripe,
             mark,
             is_unseen,
-            // Now, as keys ascend.
+            // Queried now, because keys must ascend.
             has_older: stripe > 0 || kept.has_older(entry.key),
             operands: Vec::new(),
             bytes: 0,
@@ -215,7 +216,7 @@ impl<'a> Folding<'a> {
         Ok(())
     }
 
-    /// Ends operands on the value or the tombstone below them.
+    /// Folds operands with the value or the tombstone below them.
     fn end_on(
         &self,
         open: &Operands,
@@ -231,7 +232,7 @@ impl<'a> Folding<'a> {
         kept.add(entry, false, None)
     }
 
-    /// Ends operands with the value below them, if there is one. Returns whether they were merged.
+    /// Folds operands with the value below them, if there is one. Returns whether they were merged.
     fn end(&self, open: &Operands, existing: Option<&[u8]>, kept: &mut impl Kept) -> Result<bool> {
         let (Some(operator), Some(newest)) = (&open.operator, open.operands.first()) else {
             return Ok(false);
@@ -255,7 +256,7 @@ impl<'a> Folding<'a> {
         Ok(true)
     }
 
-    /// Ends operands at the end of their key in the merge.
+    /// Folds operands below which the merge has no versions of their key.
     fn end_of_key(&self, open: &Operands, kept: &mut impl Kept) -> Result<()> {
         match open.has_older {
             true => self.end_above(open, kept),
@@ -263,7 +264,7 @@ impl<'a> Folding<'a> {
         }
     }
 
-    /// Ends operands above versions that are not known, or that other readers see.
+    /// Folds operands above versions that are unknown, or that other readers see.
     fn end_above(&self, open: &Operands, kept: &mut impl Kept) -> Result<()> {
         match (partly_merged(open), open.operands.first()) {
             (Some(value), Some((seqno, _))) => {

@@ -1,7 +1,7 @@
 //! Handles of a store in a forked child do nothing.
 //!
 //! A child has a copy of its parent's memory, and only one of its threads. A lock that another
-//! thread held at the fork stays locked there for ever, the background threads are gone, and writes
+//! thread held at the fork stays locked there forever, the background threads are gone, and writes
 //! to the parent's files would corrupt them. So each call compares the process with the one that
 //! opened the store, before it takes a lock or touches a file. Values dropped in a child are
 //! leaked: no thread is joined, no file is closed, removed or unlocked, and nothing is returned to

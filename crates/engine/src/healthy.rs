@@ -5,8 +5,8 @@
 //! 3. In a range that corruption may affect, each key with any version left is looked up, because a
 //!    get knows which versions are above the corruption.
 //!
-//! Called by [`Db::healthy`](crate::Db::healthy). [`rescue`](crate::rescue) finds what is left of
-//! files.
+//! Called by [`Db::healthy`](crate::Db::healthy). [`rescue`](crate::rescue) finds the readable
+//! parts of files.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::view::View;
 
 /// An iterator over the intact entries of a range, in key order, skipping corruption.
 ///
-/// It yields exactly what [`Db::get`](crate::Db::get) returns: a lost table of the lowest level
+/// It yields exactly what [`Db::get`](crate::Db::get) returns: a lost table of the deepest level
 /// hides no newer entry above it. In ranges that corruption may affect, each key with any version
 /// left is looked up individually, so they are slower to iterate than others.
 ///
@@ -41,7 +41,7 @@ use crate::view::View;
 /// reads all tables of the range once to find the corruption.
 #[derive(Debug)]
 pub struct Healthy {
-    /// Of physical keys.
+    /// In physical keys.
     bounds: Bounds,
     space: Space,
     /// The segments still to come, the next one last.
@@ -67,9 +67,10 @@ impl Healthy {
         &self.damage
     }
 
-    /// The keys that corruption may affect: disjoint, in order. Those of which nothing newer can be
-    /// lost are yielded all the same; the others are skipped. In a store with keyspaces they are
-    /// given as they are stored, those of a named keyspace with its header of 8 bytes.
+    /// The keys that corruption may affect: disjoint, in order. A key of these ranges is still
+    /// yielded if no newer version of it can be lost; the others are skipped. In a store with
+    /// keyspaces the ranges are of stored keys: those of a named keyspace have its header of 8
+    /// bytes.
     pub fn in_doubt(&self) -> Vec<KeySpan> {
         spans(self.damage.iter().filter_map(|damage| damage.keys.as_ref()))
     }
@@ -107,7 +108,8 @@ impl Healthy {
                 };
                 match self.store.engine.get(&key, None) {
                     Ok(Some(value)) => return Ok(Some((Slice::from(&*key), value))),
-                    // In doubt, as reported: any error of a file of the store.
+                    // The key is in doubt, as reported: there is no value, or a file of the store
+                    // has an error.
                     Ok(None)
                     | Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => {}
                     Err(error) => return Err(error),
@@ -195,7 +197,7 @@ impl Handle {
         engine.access.check_open()?;
         let space = part.space_at(&engine.options.keyspaces, SeqNo::MAX)?;
         let bounds = space.bounds(bounds);
-        // Held from before the directory is listed, so that its tables stay.
+        // Loaded before the directory is listed, so that its tables stay.
         let version = engine.version();
         let (vfs, dir) = (&*engine.files.vfs, &engine.files.dir);
         let listing = list(vfs, dir)?;

@@ -1,5 +1,5 @@
-//! Forged contents with valid checksums, as made by somebody who knows the format. Each ends in an
-//! error that names the file, without a panic, a hang, or a large allocation.
+//! Forged contents with valid checksums, as an attacker who knows the format could write them. Each
+//! ends in an error that names the file, without a panic, a hang, or a large allocation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn records_of_a_log_whose_numbers_overlap_are_damage() {
     assert!(matches!(&error, Error::Corruption(damage) if damage.offset > 64), "{error:?}");
 }
 
-/// Regression: a degraded open failed on a record that is intact but no batch.
+/// Regression: a degraded open failed on a record that is intact but not a batch.
 #[test]
 fn a_degraded_open_stops_before_a_record_that_is_no_batch() {
     for bad in [(2, batch(1, &["b"])), (3, vec![9; 9])] {

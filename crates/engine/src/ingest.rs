@@ -4,8 +4,8 @@
 //! 1. Each file is opened: its properties must be those of such a file, and its keys may overlap
 //!    those of no other file for the same keyspace.
 //! 2. One file after another is verified and copied at once: each entry is written to a table of
-//!    the store as soon as its block was verified. What is verified at the end of a file, and an
-//!    error in any, comes before anything refers to these tables.
+//!    the store as soon as its block was verified. The checks at the end of each file complete, and
+//!    any error is found, before anything refers to these tables.
 //! 3. They are installed like those of any load.
 //!
 //! Files are copied, not linked: in a table of the store, entries have a sequence number, keys have
@@ -70,7 +70,7 @@ impl IngestBatch {
         self
     }
 
-    /// The keyspaces but the default one, each once.
+    /// The keyspaces except the default one, each once.
     fn keyspaces(&self) -> Vec<&KeyspaceState> {
         let mut all: Vec<&KeyspaceState> =
             self.files.iter().filter_map(|(keyspace, _)| keyspace.as_deref()).collect();
@@ -85,7 +85,7 @@ struct IngestFile {
     path: PathBuf,
     /// How its keys are stored.
     space: Space,
-    /// The file that was opened first.
+    /// The identity of the table, as found when the file was first opened.
     expected: Expected,
     entries: u64,
     /// The smallest and the largest of its physical keys, unless it is empty.
@@ -128,7 +128,8 @@ impl Engine {
         let mut tables = load.begin_tables(entries);
         let mut last: Option<(&IngestFile, usize)> = None;
         for (file, level) in files.iter().zip(levels) {
-            // A table of both would be above what only one of them, or the gap between, overlaps.
+            // A table with the keys of both would have to be above tables that overlap only one of
+            // them, or the gap between them.
             if last.is_some_and(|(before, last)| level != last || before.gap(file, &load) < level) {
                 tables.end_table()?;
             }
@@ -141,9 +142,9 @@ impl Engine {
         load.install(tables, &batch.keyspaces())
     }
 
-    /// Reads what a file says of itself.
+    /// Reads the properties of a file.
     fn look_at(&self, path: &Path, space: Space) -> Result<IngestFile> {
-        // A relative path is one of now, not of when the store was opened.
+        // A relative path refers to the current working directory, not to that at open.
         let here = self.files.vfs.working_dir().map(|here| here.join(path));
         let path = here.as_deref().unwrap_or(path);
         let (table, expected) = self.open_outside(path, None)?;
@@ -214,7 +215,7 @@ fn check_writer(path: &Path, property: &[u8]) -> Result<()> {
     })
 }
 
-/// Refuses files, in order of their keys, of which two overlap.
+/// Refuses files, in order of their keys, if two of them overlap.
 fn check_apart(files: &[IngestFile]) -> Result<()> {
     for pair in files.windows(2) {
         let [first, second] = pair else { continue };

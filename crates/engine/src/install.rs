@@ -6,8 +6,9 @@
 //!    changed the store, and the store is poisoned.
 //! 3. Range tombstones with nothing left to delete are dropped, once they are half of all. The edit
 //!    also records the expiry horizon and the time marks.
-//! 4. The edit is appended to the manifest and synced. From here on the change has happened. If
-//!    this fails, it is unknown whether it has: the store is poisoned and no file is removed.
+//! 4. The edit is appended to the manifest and synced. From here on the change is made. If this
+//!    step fails, it is unknown whether the change was made: the store is poisoned and no file is
+//!    removed.
 //! 5. The view and the registry of running jobs are replaced under one lock, so that the planner
 //!    never sees one without the other.
 //! 6. Tables that left the version become obsolete: they are removed once the last reader is gone.
@@ -94,8 +95,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Forgets the gaps in which no table has tombstones, unless a memtable may have them there, or
-    /// what scans pass has expired.
+    /// Forgets the gaps in which no table has tombstones, unless a memtable may have tombstones
+    /// there, or scans may pass expired entries there.
     fn forget_useless_gaps(&self) {
         if self.memory.gaps.is_empty() {
             return;
@@ -109,7 +110,7 @@ impl Engine {
         let mut tables: Vec<_> =
             with_tombstones.map(|(_, table)| (&*table.smallest, &*table.largest)).collect();
         tables.sort_unstable();
-        // Up to which key the tables up to each one reach.
+        // The largest key of the tables up to each one.
         let mut furthest: &[u8] = &[];
         let reach: Vec<_> = tables
             .iter()
@@ -133,8 +134,8 @@ impl Engine {
         (marks != *recorded).then(|| Arc::new(marks))
     }
 
-    /// Records what has expired since the last version edit, if a compaction could free any of it:
-    /// compactions go by the horizon in the manifest.
+    /// Records the expiry since the last version edit, if a compaction could free space by it:
+    /// compactions use the horizon in the manifest.
     pub(crate) fn record_expired(&self) -> Result<()> {
         let horizons = self.snapshots.horizons();
         if horizons.are_none() {
@@ -148,7 +149,7 @@ impl Engine {
         if due.iter().any(has_expired) { self.record_horizon() } else { Ok(()) }
     }
 
-    /// Records all that has expired since the last version edit.
+    /// Records all expiry since the last version edit.
     pub(crate) fn record_horizon(&self) -> Result<()> {
         let horizons = self.snapshots.horizons();
         let is_recorded = horizons.are_none() || *horizons == *self.version().ranges.horizons();
@@ -163,8 +164,8 @@ impl Engine {
     /// that newer ones cover for every reader, if they are half of all: then each is written to the
     /// manifest a bounded number of times.
     ///
-    /// What they have deleted is in no table, and in no running compaction, whose inputs are in the
-    /// version. Entries that are not flushed yet are newer.
+    /// The entries that they deleted are in no table, nor in a running compaction, whose inputs are
+    /// in the version. Entries that are not flushed yet are newer.
     fn drop_spent_ranges(&self, manifest: &ActiveManifest, edit: &mut VersionEdit) -> Result<()> {
         let has_ranges = manifest.version().ranges.tombstone_count() > 0;
         let is_spent_by_this = has_ranges && !edit.removed.is_empty();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::compaction::pressure::Cause;
 
-/// What is counted of background jobs. Times are in nanoseconds.
+/// The counters of background jobs. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobCounter {
     Flushes,
@@ -63,7 +63,7 @@ impl JobCounters {
         self.add_time(JobCounter::FilterTime, time);
     }
 
-    /// Adds filters that were built of another kind than chosen.
+    /// Adds filters that were built as another kind than was chosen.
     pub(crate) fn count_fallbacks(&self, filters: u64) {
         self.add(JobCounter::FilterFallbacks, filters);
     }

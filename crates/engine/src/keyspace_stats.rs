@@ -1,11 +1,11 @@
-//! What each keyspace holds in tables, and what their filters are worth.
+//! The tables of each keyspace, and the quality of their filters.
 //!
 //! 1. The keyspaces of a table are those with ids between the ids of its first and its last key. A
-//!    table of one counts for that one; a table of several is divided among them by the bytes that
-//!    its index has for each.
-//! 2. The expected rate of a keyspace is that of its tables, by keys.
-//! 3. On request the filters are queried for random keys, which are in no table, the more for a
-//!    table the more keys it has. So the measured rate needs no lookups, and costs them nothing.
+//!    table of one keyspace counts for that one; a table of several is divided among them by the
+//!    bytes of each according to its index.
+//! 2. The expected rate of a keyspace is the average of its tables, weighted by keys.
+//! 3. On request the filters are queried for random keys, which are in no table, more of them for a
+//!    table with more keys. So the measured rate needs no lookups, and does not slow them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::space::{DEFAULT_ID, Space, id_of};
 use crate::version::TableFile;
 
-/// Bytes of a random key: two of them are hardly ever the same.
+/// Bytes of a random key: two of them are practically never the same.
 const RANDOM_BYTES: usize = 24;
 
 /// The tables of a keyspace, and their filters. Counts of tables with several keyspaces are
@@ -39,7 +39,7 @@ pub struct KeyspaceStats {
     pub expected_rate: Option<f64>,
     /// Random keys for which a filter was queried.
     pub probes: u64,
-    /// Those of them for which it answered "maybe".
+    /// Probes that the filter answered with "maybe".
     pub false_positives: u64,
 }
 
@@ -120,9 +120,9 @@ impl KeyspaceRow {
 }
 
 impl Db {
-    /// What each keyspace holds in tables, the default one first, then by name. The filters of each
-    /// are queried for about `probes` random keys, which are in no table; 0 queries none. Reads no
-    /// data, but opens all tables, and loads their filters if there are probes.
+    /// The statistics of each keyspace's tables, the default one first, then by name. The filters
+    /// of each are queried for about `probes` random keys, which are in no table; 0 queries none.
+    /// Reads no data, but opens all tables, and loads their filters if there are probes.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -145,7 +145,7 @@ impl Db {
         let engine = self.engine();
         let mut rows = BTreeMap::new();
         let mut ids = vec![DEFAULT_ID];
-        // Before the version is loaded: the tables of a keyspace that is created meanwhile count
+        // Listed before the version is loaded: tables of a keyspace that is created meanwhile count
         // for none.
         for name in self.list_keyspaces()? {
             let Some(id) = self.open_keyspace(&name)?.map(|keyspace| keyspace.id()) else {
@@ -160,7 +160,8 @@ impl Db {
         let id_of =
             |key: &[u8]| if is_plain { DEFAULT_ID } else { id_of(key).unwrap_or(DEFAULT_ID) };
         for (_, table) in engine.version().tables() {
-            // Keys of before the first keyspace may begin with the marker, and anything after it.
+            // Keys written before the first keyspace may begin with the marker, followed by any
+            // bytes.
             let first = id_of(&table.smallest);
             let last = id_of(&table.largest).max(first);
             for (_, row) in rows.range_mut(first..=last) {

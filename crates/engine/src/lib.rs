@@ -33,28 +33,29 @@
 //! [`Db::range`] and [`Db::prefix`] return a [`Range`], a double-ended iterator over a
 //! [`KeyRange`]. A [`DbCursor`] can be moved to any key and lends its current entry. A [`Snapshot`]
 //! reads the store as of one moment. Reads return a [`Slice`], which shares the memory of its
-//! block: its page says how much memory a long-lived one holds.
+//! block; its page describes how much memory a long-lived one holds.
 //!
 //! A [`Follower`] reads a store that another process writes: [`Db::open_follower`].
-//! [`FollowerStats`] says what it has read.
+//! [`FollowerStats`] counts its reads of the store's files.
 //!
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key, and [`Db::merge`] changes its value by a
-//! [`MergeOperator`], without reading it: [`Merge`] has a counter and others, [`SetItems`] or an
-//! [`InvalidSet`] come of a set, and a [`MergeFailure`] with its [`MergeCause`] of an operator that
-//! fails. A [`WriteBatch`] of [`BatchOp`]s is written
-//! atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
+//! [`MergeOperator`], without reading it. [`Merge`] provides built-in operators, such as a counter
+//! and a set, whose value is read as [`SetItems`] (or is an [`InvalidSet`]). A [`MergeFailure`]
+//! with its [`MergeCause`] reports an operator that failed. A [`WriteBatch`] of [`BatchOp`]s is
+//! written atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
 //! [`Db::insert_if_absent`], [`Db::compare_and_set`] and batches with conditions
-//! ([`WriteBatch::expect_absent`]) write conditionally. A [`Transaction`] is any number of reads
-//! and writes as one: [`Db::transaction`]. If another write prevents one of these, a [`Conflict`]
-//! names the key, and what was [`Expected`] of it. A [`TransactionRange`] iterates in a
+//! ([`WriteBatch::expect_absent`]) write conditionally. A [`Transaction`] makes any number of reads
+//! and writes one atomic operation: [`Db::transaction`]. If another write prevents one of these, a
+//! [`Conflict`] names the key and what was [`Expected`] of it. A [`TransactionRange`] iterates in a
 //! transaction. Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by
 //! [`WriteOptions`].
 //!
 //! # Loading
 //! [`Db::load_sorted`] writes sorted entries to tables directly. A [`TableWriter`] writes them to
-//! files of no store, each a [`WrittenTable`], and [`Db::ingest`] loads these; an [`IngestBatch`]
-//! is of files for several keyspaces. A [`LoadReport`] says what was loaded.
+//! files outside any store, each described by a [`WrittenTable`], and [`Db::ingest`] loads such
+//! files; an [`IngestBatch`] holds files for several keyspaces. A [`LoadReport`] describes what was
+//! loaded.
 //!
 //! # Keyspaces
 //! A [`Keyspace`] is a sorted map of its own in the same store: [`Db::keyspace`], with
@@ -63,21 +64,22 @@
 //!
 //! # Filters
 //! A [`FilterPolicy`] of [`FilterSpec`]s chooses the [`FilterKind`] of each level, [`FilterShape`]
-//! its partitioning, [`FilterResidency`] where it is held in memory; a [`Prefix`] makes filters for
-//! scans. A [`FilterReport`] shows what the filters did, a [`BudgetReport`] what their bytes are
-//! worth, and [`FilterAdvice`] which filters would serve better; [`Db::rebuild_filters`] applies a
-//! new policy to existing tables. A [`UserFilterPolicy`] provides filters of your own, and
-//! [`Conformance`] tests them. The modules [`filter`] and [`tuning`] hold the filters and the
+//! sets its partitioning, and [`FilterResidency`] where it is held in memory; a [`Prefix`] adds
+//! filters for scans. A [`FilterReport`] shows what the filters did, a [`BudgetReport`] what their
+//! bytes are worth, and [`FilterAdvice`] which filters would serve better; [`Db::rebuild_filters`]
+//! applies a new policy to existing tables. A [`UserFilterPolicy`] provides filters of your own,
+//! and [`Conformance`] tests them. The modules [`filter`] and [`tuning`] hold the filters and the
 //! arithmetic of budgets.
 //!
 //! # Operations
-//! [`Stats`] counts; [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`],
-//! [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and [`Healthy`] read what is
-//! intact in a corrupt store. The modules [`inspect`], [`dump`] and [`trace`] read single files,
-//! move entries, and record lookups; [`vfs`] is the file system below.
+//! [`Stats`] holds the counters; [`Db::checkpoint`] copies the store; [`VerifyReport`],
+//! [`RecoveryReport`], [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and
+//! [`Healthy`] read the intact data of a corrupt store. The modules [`inspect`], [`dump`] and
+//! [`trace`] read single files, move entries, and record lookups; [`vfs`] is the interface to the
+//! file system.
 //!
 //! # Errors
-//! [`Error`] says what went wrong and where, [`Error::kind`] what to do about it.
+//! An [`Error`] describes what went wrong and where; [`Error::kind`] returns what to do about it.
 //!
 //! # Features
 //! None is on by default. `zstd`: block compression with zstd, which compiles C. `tracing`:

@@ -1,4 +1,4 @@
-//! A write rate limit shared by all background jobs, and the rule that says when it applies.
+//! A write rate limit shared by all background jobs, and the rule for when it applies.
 //!
 //! Work that a caller waits for is not limited:
 //! 1. Recovery and loads: the caller that opens the store, or loads, waits for it.
@@ -86,7 +86,7 @@ impl LimiterState {
     }
 }
 
-/// A caller waiting for background work, which is not limited until this is dropped.
+/// A caller waiting for background work, which is not limited until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitingCaller<'a> {
     limiter: &'a Limiter,
@@ -123,7 +123,7 @@ impl Limiter {
         self.limited_bytes.load(Relaxed)
     }
 
-    /// Resets that count.
+    /// Resets the count of limited bytes.
     pub(crate) fn reset_limited_bytes(&self) {
         self.limited_bytes.store(0, Relaxed);
     }

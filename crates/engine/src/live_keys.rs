@@ -1,9 +1,9 @@
 //! How many keys lookups still find in a range of keys, estimated without I/O.
 //!
 //! A filter saves reads for lookups of keys that its table does not have. These are distributed
-//! like the live keys: what was deleted is rarely looked up, and a lookup of it ends at the
-//! tombstone. A tombstone's key must be in the filter nevertheless, since a lookup that passed it
-//! by would find an older version. So a filter whose keys are mostly deleted is worth fewer bits.
+//! like the live keys: a deleted key is rarely looked up, and a lookup of it ends at the tombstone.
+//! A tombstone's key must be in the filter nevertheless, since a lookup that skipped the table
+//! would find an older version. So a filter whose keys are mostly deleted is worth fewer bits.
 //!
 //! 1. Each table counts its keys. A tombstone among them is not alive, and hides a key of an older
 //!    table, so it takes two away. Of the rest, the part that range tombstones delete is left out.
@@ -44,7 +44,7 @@ pub(crate) struct KeyCount {
 }
 
 impl KeyCount {
-    /// Keys of which `deletions` are tombstones.
+    /// The count of `keys` keys, including `deletions` tombstones.
     pub(crate) fn new(keys: u64, deletions: u64) -> Self {
         Self { all: keys as f64, net: keys as f64 - 2.0 * deletions as f64 }
     }
@@ -56,22 +56,22 @@ impl KeyCount {
         Self { all, net: net * (1.0 - deleted.min(1.0)) }
     }
 
-    /// Those that `table` of level 0 hides.
+    /// The keys that `table` of level 0 hides.
     fn hidden_by(table: &TableFile) -> Self {
         Self { all: 0.0, net: -(table.deletions as f64) }
     }
 
-    /// Those of `self` and of `other`.
+    /// The keys of `self` and `other` together.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { all: self.all + other.all, net: self.net + other.net }
     }
 
-    /// A fraction of them.
+    /// A fraction of the keys.
     pub(crate) fn times(self, part: f64) -> Self {
         Self { all: self.all * part, net: self.net * part }
     }
 
-    /// Whether less than half of them are alive.
+    /// Whether less than half of the keys are alive.
     pub(crate) fn is_mostly_deleted(self) -> bool {
         self.net * 2.0 < self.all
     }
@@ -124,7 +124,7 @@ impl<'a> LiveKeys<'a> {
     }
 
     /// The share of live keys from `smallest` to `largest`, the range of a table with `own` keys.
-    /// The version does not have those that are `added`.
+    /// If `added`, the version does not have these keys.
     pub(crate) fn share(
         &self,
         smallest: &[u8],

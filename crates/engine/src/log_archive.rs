@@ -2,12 +2,12 @@
 //!
 //! 1. Before the manifest stops needing a log, the log is synced and gets a second name
 //!    (`n.archive`), durably. So it has a name at every moment, and a feed finds it after any
-//!    crash. Recovery, verification and repair know only the first name, which goes as ever.
+//!    crash. Recovery, verification and repair use only the first name, which is removed as usual.
 //! 2. The archive keeps the last logs that together have at least as many bytes as it is set to;
-//!    older ones are removed. A reader that has one open reads on.
+//!    older ones are removed. A reader that has such a log open can still read it.
 //! 3. Nothing else depends on it. If a log cannot be archived, a feed finds the gap in the sequence
 //!    numbers, and reports it. Only a directory that cannot be synced makes the store refuse writes
-//!    when it needs its next file, as ever.
+//!    when it needs its next file, as always.
 //!
 //! Called by flushes, and when a store is opened.
 
@@ -34,7 +34,7 @@ pub(crate) struct LogArchive {
     dir: PathBuf,
     /// Whether the directory is still ours.
     lock: Arc<HeldLock>,
-    /// The bytes that are kept, at least; 0 if nothing is archived.
+    /// The minimum bytes that are kept; 0 if nothing is archived.
     wanted: AtomicU64,
     /// Their lengths in bytes, by number.
     logs: Mutex<BTreeMap<u64, u64>>,
@@ -63,7 +63,7 @@ pub(crate) fn archived(listing: &[DirEntry]) -> BTreeMap<u64, u64> {
 }
 
 impl LogArchive {
-    /// Of the store in `dir`, in which nothing is known to be archived.
+    /// The archive of the store in `dir`, in which nothing is known to be archived yet.
     pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, lock: Arc<HeldLock>) -> Self {
         Self {
             vfs,
@@ -81,8 +81,8 @@ impl LogArchive {
         lock(&self.logs).append(&mut archived(listing));
     }
 
-    /// Sets how many bytes are kept, at least; 0 archives nothing. [`LogArchive::shrink`] removes
-    /// what is no longer wanted.
+    /// Sets the minimum bytes that are kept; 0 archives nothing. [`LogArchive::shrink`] removes
+    /// logs that are no longer wanted.
     pub(crate) fn keep_bytes(&self, bytes: u64) {
         self.wanted.store(bytes, Ordering::Relaxed);
     }
@@ -108,7 +108,7 @@ impl LogArchive {
             return;
         }
         if let Err(error) = self.vfs.sync_dir(&self.dir).map_err(Error::on(&self.dir)) {
-            // The names are there, and may be lost in a crash.
+            // The names exist, but may be lost in a crash.
             added.iter().for_each(|(number, _)| self.note_failure(*number, &error));
         }
         lock(&self.logs).extend(added);
@@ -120,7 +120,7 @@ impl LogArchive {
         let bytes = self.vfs.open(&from, Access::Buffered).map_err(Error::on(&from))?.bytes();
         self.vfs.sync_file(&from).map_err(|source| Error::io(&from, "making durable", source))?;
         match self.vfs.hard_link(&from, &to) {
-            // By an attempt that was interrupted. Numbers are not used twice.
+            // Created by an attempt that was interrupted: numbers are not used twice.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(bytes),
             linked => linked.map(|()| bytes).map_err(Error::on(&to)),
         }
@@ -132,7 +132,7 @@ impl LogArchive {
     }
 
     /// Removes the oldest logs that are not needed to keep the wanted bytes. Those that cannot be
-    /// removed are, when the store is opened.
+    /// removed now are removed when the store is next opened.
     pub(crate) fn shrink(&self) {
         let wanted = self.wanted.load(Ordering::Relaxed);
         if !self.lock.is_held() {
@@ -155,7 +155,7 @@ impl LogArchive {
         }
     }
 
-    /// What it holds and has done.
+    /// The counts of archived, removed and failed logs.
     pub(crate) fn counts(&self) -> ArchiveCounts {
         let logs = lock(&self.logs);
         ArchiveCounts {

@@ -1,8 +1,8 @@
 //! Recording the lookups of an open store: the part of [`trace`](crate::trace) that knows the
 //! engine.
 //!
-//! That module defines what is recorded and how it is written; here it gets the store. Called by
-//! [`Db::trace_lookups`](crate::Db::trace_lookups).
+//! That module defines what is recorded and how it is written; this one attaches it to a store.
+//! Called by [`Db::trace_lookups`](crate::Db::trace_lookups).
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -70,8 +70,8 @@ impl LookupTrace {
     /// Ends the recording, and syncs the trace.
     ///
     /// # Errors
-    /// The first error of its file: the trace then has no end, but what was written before it can
-    /// be read.
+    /// The first error of its file: the trace then has no end, but everything written before the
+    /// error can be read.
     pub fn finish(mut self) -> Result<TraceTotals> {
         self.end()
     }

@@ -1,4 +1,4 @@
-//! Operations of an administrator: checkpoints, approximate sizes, changed options, and closing.
+//! Administrative operations: checkpoints, approximate sizes, changed options, and closing.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::sync::lock;
 use crate::version::{Fences, TableFile};
 use crate::view::View;
 
-/// Most keyspaces in a table of which the expired bytes are estimated.
+/// Most keyspaces in a table for which the expired bytes are estimated.
 const SPANS_ESTIMATED: usize = 64;
 
 impl Engine {
@@ -72,7 +72,7 @@ impl Engine {
             self.link_or_copy(&from, &to)?;
         }
         let state = self.with_sidecars(dir, state)?;
-        // Without a lock file, a read-only open of the checkpoint would keep no writer out.
+        // Without a lock file, a read-only open of the checkpoint would not exclude writers.
         let lock = dir.join(LOCK);
         self.files.vfs.create(&lock).map_err(|source| Error::io(&lock, "creating", source))?;
         self.files.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
@@ -90,8 +90,8 @@ impl Engine {
             .map_err(|source| Error::io(parent, "making durable", source))
     }
 
-    /// Puts the sidecars of `state` into `dir`. A missing one is left out: its table does without,
-    /// as it does here.
+    /// Puts the sidecars of `state` into `dir`. A missing one is left out: its table does without
+    /// it, as in this store.
     fn with_sidecars(&self, dir: &Path, state: &ManifestState) -> Result<ManifestState> {
         let mut missing = Vec::new();
         for (level, table) in state.version.tables() {
@@ -121,7 +121,7 @@ impl Engine {
         state.apply(&edit).map_err(|error| Error::internal(error.0))
     }
 
-    /// Removes what a failed checkpoint has put into `dir`, which was empty.
+    /// Removes the files that a failed checkpoint has put into `dir`, which was empty.
     fn empty_checkpoint(&self, dir: &Path) {
         for entry in self.files.vfs.list(dir).unwrap_or_default() {
             let _ = self.files.vfs.remove(&dir.join(entry.name));
@@ -176,7 +176,8 @@ impl Engine {
 
     /// Estimates for each table the bytes that range tombstones delete, or that have expired.
     pub(crate) fn estimate_deleted(&self) {
-        // By one thread at a time, of the current version: an older estimate replaces no newer one.
+        // By one thread at a time, for the current version, so that an older estimate never
+        // replaces a newer one.
         let _one_at_a_time = self.backlog.begin_estimate();
         let version = self.version();
         if version.ranges.is_empty() {
@@ -195,7 +196,7 @@ impl Engine {
                 for span in spans.filter(|span| span.covering > applied) {
                     let to = span.to.map(<[u8]>::to_vec);
                     let bounds = Bounds { from: span.from.to_vec(), to };
-                    // What cannot be estimated is compacted later.
+                    // A table that cannot be estimated is compacted later.
                     bytes += self.bytes_within(table, &bounds).unwrap_or(0);
                     by = span.covering.max(by);
                 }
@@ -207,7 +208,8 @@ impl Engine {
         self.backlog.set_dead_from(dead_from(&self.version()));
     }
 
-    /// Estimated bytes of a table that have expired. Of many keyspaces in it, some are estimated.
+    /// Estimated bytes of a table that have expired. If it has many keyspaces, only some are
+    /// estimated.
     fn expired_bytes(&self, table: &Arc<TableFile>, horizons: &Horizons) -> u64 {
         let expired: Vec<_> = horizons
             .spans(&table.smallest, &table.largest)
@@ -305,25 +307,25 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how long entries last. The manifest has the first time mark, or none any more, before
-    /// another write is made.
+    /// Sets the `ttl` of the default keyspace. The manifest has the first time mark, or no longer
+    /// has any, before another write is made.
     fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
         self.change_times(|expiry| expiry.set_ttl(ttl))
     }
 
-    /// Changes how long entries last.
+    /// Changes the `ttl`s by `change`.
     pub(crate) fn change_times(&self, change: impl FnOnce(&Expiry)) -> Result<()> {
         self.exclusively(|leader| {
             let is_read_only = self.options.load().opening.read_only;
             if !is_read_only {
                 self.access.check_writable()?;
             }
-            // What has expired by the old `ttl` stays so.
+            // Entries that have expired by the old `ttl` stay expired.
             let _ = self.snapshots.horizons();
             change(&self.snapshots.expiry);
             if !is_read_only {
                 if let Some(until) = self.snapshots.expiry.end_long_step() {
-                    // Otherwise what is written next would count as written at the step's end.
+                    // Otherwise the next writes would count as written at the step's end.
                     self.log_mark(leader, until)?;
                 }
                 return self.install(VersionEdit::default(), None, None);
@@ -340,7 +342,7 @@ impl Engine {
     }
 
     /// Records the options that the store was opened with, and removes the leftover of a crash. A
-    /// failure affects only the record, so it is noted, and opening continues.
+    /// failure affects only the record, so it is remembered, and opening continues.
     pub(crate) fn record_first_options(&self, listing: &[DirEntry]) {
         if listing.iter().any(|entry| entry.name == OPTIONS_TMP && entry.is_file) {
             let _ = self.files.vfs.remove(&self.files.dir.join(OPTIONS_TMP));
@@ -382,8 +384,8 @@ impl Engine {
             self.refuse_all();
             return self.access.check_unpoisoned();
         }
-        // What has expired stays so, whatever the clock says at the next open.
-        // If this fails, the store is poisoned.
+        // Expired entries stay expired, whatever the clock shows at the next open. If this fails,
+        // the store is poisoned.
         let _ = self.record_horizon();
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();
@@ -399,7 +401,7 @@ impl Engine {
             self.refuse_all();
             self.finish_log(leader)
         });
-        // After any failure: the lock is about to be released.
+        // Done after any failure: the lock is about to be released.
         self.refuse_all();
         ended?;
         if options.writes.log {
@@ -409,14 +411,14 @@ impl Engine {
         }
     }
 
-    /// Refuses all calls from now on, those of waiting change feeds included.
+    /// Refuses all calls from now on, including those of waiting change feeds.
     fn refuse_all(&self) {
         self.access.refuse_reads(Error::Closed);
         self.writes.publication.notify();
     }
 
     /// The last step of closing, when no background job is running any more. The manifest records a
-    /// clean close only if all of it `is_written`.
+    /// clean close only if everything `is_written`.
     pub(crate) fn finish_manifest(&self, is_written: bool) -> Result<()> {
         let locked = self.check_lock();
         self.files.deletion_queue.clear();
@@ -438,7 +440,7 @@ impl Engine {
     }
 }
 
-/// An error if code of the program is to change on an open store.
+/// An error if user code would change on an open store.
 fn check_code(old: &Options, wanted: &Options) -> Result<()> {
     let same_policy = match (&old.filtering.user_filters, &wanted.filtering.user_filters) {
         (Some(old), Some(wanted)) => old.is(wanted),

@@ -4,9 +4,9 @@
 //! Memory is accounted before it is allocated and until after it is freed, and the cache's capacity
 //! follows under one lock, so at no moment do all parts exceed the ceiling. Three exceptions: a
 //! single value of more than 256 KiB, until its group is in the memtable; deleted ranges, which
-//! count once they are there; and, if the ceiling is lowered to less than a 32nd of the cache's
-//! bytes, the slots of its blocks, until their tables are closed. Memtables that only cursors and
-//! ranges still hold after their flush are not counted.
+//! count once they exist; and, if the ceiling is lowered to less than a 32nd of the cache's bytes,
+//! the slots of its blocks, until their tables are closed. Memtables that only cursors and ranges
+//! still hold after their flush are not counted.
 //!
 //! The stores of an environment share one ceiling. Each store's memory counts there too, with its
 //! memtables by their current size rather than the size they may reach. If the active ones together
@@ -67,7 +67,7 @@ pub(crate) struct Ceiling {
     tables: AtomicU64,
     /// Filters under construction, with the hashes they are built from.
     construction: AtomicU64,
-    /// Range tombstones of tables, and what scans remember of deleted keys.
+    /// Range tombstones of tables, and the gaps that scans remember.
     ranges: AtomicU64,
     /// Held while a part and the cache's capacity change: of two concurrent changes, the older
     /// capacity must not win.
@@ -167,7 +167,7 @@ pub(crate) struct MemoryShares {
     pinned_limit_of_level_0: AtomicU64,
     /// Filters under construction, with the hashes they are built from.
     construction: AtomicU64,
-    /// Range tombstones of tables, and what scans remember of deleted keys.
+    /// Range tombstones of tables, and the gaps that scans remember.
     ranges: AtomicU64,
     /// Filters and filter partitions that could not be held.
     filters_not_held: AtomicU64,
@@ -224,7 +224,7 @@ impl MemoryShares {
         });
     }
 
-    /// Sets the bytes of the range tombstones of tables, and of what scans remember.
+    /// Sets the bytes of the range tombstones of tables, and of the gaps that scans remember.
     pub(crate) fn set_ranges(&self, bytes: u64) {
         if self.ranges.load(Relaxed) != bytes {
             self.ceiling.change(|| replace(&self.ranges, &self.ceiling.ranges, bytes));
@@ -278,7 +278,7 @@ impl MemoryShares {
             sum(&self.pinned_filters) <= limit.load(Relaxed)
                 && sum(&self.ceiling.tables) <= self.ceiling.limit.load(Relaxed) / 2
         };
-        // A filter that does not fit tries at each use: it must not contend for the lock.
+        // A filter that does not fit gets here at each use, so it must not contend for the lock.
         if !fits() || !self.filters().admit(bytes) {
             return false;
         }

@@ -22,15 +22,15 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergeFailure {
-    /// The name of the merge operator; of one that the store was opened without, as recorded, or
-    /// empty if none is.
+    /// The name of the merge operator. If the store was opened without it, the recorded name, or
+    /// empty if none is recorded.
     pub operator: String,
     /// The key.
     pub key: Vec<u8>,
-    /// The name of the keyspace that the key is in, if that has a merge operator of its own which
+    /// The name of the keyspace that the key is in, if that has a merge operator of its own, which
     /// is missing.
     pub keyspace: Option<String>,
-    /// What is wrong.
+    /// The cause.
     pub cause: MergeCause,
 }
 

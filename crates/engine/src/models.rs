@@ -129,7 +129,7 @@ fn every_writer_leads_once() {
     });
 }
 
-/// A shard that passes from one thread to the next keeps the counts of both.
+/// A shard that one thread hands over to another keeps the counts of both.
 #[test]
 fn a_shard_that_is_handed_on_loses_no_count() {
     check("a_shard_that_is_handed_on_loses_no_count", || {

@@ -1,12 +1,12 @@
 //! The names of files in a store's directory: `LOCK`, `CURRENT`, `OPTIONS`, `MANIFEST-n`, `n.log`,
 //! `n.archive`, `n.sst`, `n.flt`, `n.spare`, with numbers of at least six digits.
 //!
-//! A name is ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
-//! `._000007.sst` are foreign, and foreign files are never read or deleted.
+//! A file is the store's own only if its name is spelled exactly as the store writes it: `7.sst`,
+//! `0000007.sst` and `._000007.sst` are foreign, and foreign files are never read or deleted.
 
 use std::ffi::OsStr;
 
-/// The largest file number, far below any overflow. Names with larger ones are not ours; 0 means
+/// The largest file number, far below any overflow. Names with larger ones are foreign; 0 means
 /// "none".
 pub(crate) const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
 
@@ -68,7 +68,7 @@ pub(crate) enum Numbered {
 }
 
 impl Numbered {
-    /// Parses `name`, if it is that of a numbered file of ours.
+    /// Parses `name`, if it is that of a numbered file of a store.
     pub(crate) fn parse(name: &OsStr) -> Option<Self> {
         let name = name.to_str()?;
         let parsed = if let Some(digits) = name.strip_prefix("MANIFEST-") {
@@ -87,7 +87,6 @@ impl Numbered {
         (parsed.name() == name).then_some(parsed)
     }
 
-    /// Its name.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Manifest(number) => manifest(number),
@@ -99,7 +98,6 @@ impl Numbered {
         }
     }
 
-    /// Its number.
     pub(crate) fn number(self) -> u64 {
         match self {
             Self::Manifest(n)

@@ -7,10 +7,9 @@
 //! crc32 c6b0d538
 //! ```
 //!
-//! A store does not need it: [`Db::open`](crate::Db::open) uses the options that it is given, and
-//! records them here. [`Options::load_latest`](crate::Options::load_latest) reads them, so that a
-//! program that did not create the store can open it without reshaping it. The format:
-//! `docs/format/options.md`.
+//! A store does not need it: [`Db::open`](crate::Db::open) uses the given options, and records them
+//! here. [`Options::load_latest`](crate::Options::load_latest) reads them, so that a program that
+//! did not create the store can open it without reshaping it. The format: `docs/format/options.md`.
 //!
 //! 1. The text is written to `OPTIONS.tmp` and synced, renamed over `OPTIONS`, and the directory is
 //!    synced: a crash leaves the old text or the new one. A new store gets its `CURRENT` first.
@@ -35,12 +34,12 @@ use crate::error::{Error, Result};
 use crate::names::{OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 
-/// What the first line begins with; the version follows.
+/// The start of the first line; the version follows.
 pub(crate) const HEADER: &str = "trommel options ";
 /// The version that is written, and the newest that is read.
 pub(crate) const VERSION: u64 = 1;
-/// What the last line begins with; the checksum of all bytes before that line follows, in 8
-/// hexadecimal digits.
+/// The start of the last line; the checksum of all bytes before that line follows, in 8 hexadecimal
+/// digits.
 pub(crate) const CHECKSUM: &str = "crc32 ";
 /// The separator between an option's name and its value.
 pub(crate) const EQUALS: &str = " = ";
@@ -52,8 +51,7 @@ pub(crate) const MAX_BYTES: u64 = 1 << 20;
 pub(crate) struct Lines(pub(crate) Vec<(String, String)>);
 
 impl Lines {
-    /// What would be recorded for `options`, with those of `before` that this version does not
-    /// know.
+    /// The lines that record `options`, with those of `before` that this version does not know.
     pub(crate) fn of(options: &Options, before: &Self) -> Self {
         let mut lines: Vec<(String, String)> = shaping::settings(options)
             .into_iter()
@@ -79,7 +77,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     Checksum::bound_to(&[]).with(bytes).value()
 }
 
-/// A value on one line. Only names that users make up have control characters, and those are never
+/// A value on one line. Only names chosen by users may have control characters, and those are never
 /// read back.
 fn printable(value: &str) -> String {
     let escaped = |c: char| match c.is_control() {
@@ -89,10 +87,10 @@ fn printable(value: &str) -> String {
     value.chars().map(escaped).collect()
 }
 
-/// What is wrong with the bytes of a file.
+/// A defect in the bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Flaw {
-    /// They were not written like that.
+    /// No version writes them.
     Corrupt(&'static str),
     /// A newer version wrote them.
     Newer(String),
@@ -126,8 +124,7 @@ fn parse(bytes: &[u8]) -> Result<Lines, Flaw> {
     Ok(Lines(shaping::with_names_of_today(lines)))
 }
 
-/// The options that the store in `dir` names, whose entries are `listing`; none if there is no
-/// file.
+/// The options recorded in `dir`, whose entries are `listing`; `None` if there is no file.
 ///
 /// # Errors
 /// [`Error::Corruption`], [`Error::Unsupported`] if a newer version wrote it, or [`Error::Io`].
@@ -151,7 +148,7 @@ pub(crate) fn read(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Op
     }
 }
 
-/// What is wrong with the options file in `dir`, if anything.
+/// The damage of the options file in `dir` that `error` reports.
 pub(crate) fn damage(error: &Error, dir: &Path) -> Damage {
     let path = dir.join(OPTIONS);
     let is_in_the_way = matches!(error, Error::Corruption(c) if c.what == NO_FILE);

@@ -44,7 +44,8 @@ struct Open {
 
 /// Entries between checks of the open table's memory.
 const ENTRIES_BETWEEN_CHECKS: usize = 64;
-/// This many bytes of a key count as another entry: its separator in the index may be as long.
+/// This many bytes of a key count as another entry, because its separator in the index may be as
+/// long.
 const LARGE_KEY_BYTES: usize = 1 << 10;
 
 impl Open {
@@ -175,8 +176,8 @@ impl<'a> Outputs<'a> {
         Some(choice)
     }
 
-    /// Leaves out bits of the filter that are not worth it, as most keys are deleted. Under a
-    /// budget, the price does that.
+    /// Makes the filter smaller if most keys are deleted, so that its bits are not worth their
+    /// memory. Under a budget, the price does that.
     fn resize_filter(&self, open: &mut Open) {
         let contents = open.builder.contents();
         let table = Filtered {
@@ -247,7 +248,8 @@ impl<'a> Outputs<'a> {
             synced.map_err(|error| match Error::io(dir, "making durable", error) {
                 // No sync was attempted.
                 error if error.is_out_of_handles() => error,
-                // Poisons in any case: files created by other jobs may not be durable either.
+                // Poisons the store in any case: files created by other jobs may not be durable
+                // either.
                 error => self.engine.poison(error),
             })?;
         }
@@ -330,7 +332,7 @@ fn begin_table(
     let path = table_path(&engine.files.dir, number);
     let file =
         engine.files.tables.with_handles(|| match engine.files.deletion_queue.take_spare() {
-            // If creating over it fails, the old file may still be there.
+            // If overwriting it fails, the old file may still exist.
             Some(old) => {
                 let created = engine.files.vfs.create_over(&old, &path);
                 created.inspect_err(|_| engine.files.deletion_queue.add(old))

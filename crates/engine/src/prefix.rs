@@ -1,9 +1,9 @@
 //! Prefix extractors: the first part of a key, for filters that hold these prefixes in addition to
 //! whole keys, or instead.
 //!
-//! A [`Prefix`] is identified by its name, which is stored with every table whose filter it made.
-//! The name of a built-in rule defines it completely, so it can be recreated from a table; a
-//! closure cannot, and is trusted only for tables with its name.
+//! A [`Prefix`] is identified by its name, which is stored with every table whose filter was built
+//! with it. The name of a built-in rule defines it completely, so it can be recreated from a table;
+//! a closure cannot, and is trusted only for tables with its name.
 //!
 //! ```text
 //! fixed:8        the first 8 bytes; shorter keys have none
@@ -28,7 +28,7 @@ use trommel_sstable::{PrefixExtractor, prefix_of};
 use crate::error::{Error, Result};
 use crate::space::HEADER_BYTES;
 
-/// What the stored name of a rule for named keyspaces begins with.
+/// The start of the stored name of a rule for named keyspaces.
 const AFTER_HEADER: &str = "keyspace:";
 
 /// Longest delimiter and longest name of a closure, in bytes.
@@ -65,7 +65,7 @@ enum PrefixRule {
         nth: usize,
     },
     Custom(Box<Closure>),
-    /// Of the key of a named keyspace.
+    /// A rule for the keys of a named keyspace, applied after the header.
     AfterHeader(Prefix),
 }
 
@@ -104,7 +104,7 @@ impl Prefix {
     ///
     /// A closure that breaks the contract makes scans skip entries. If a breach is detected (while
     /// tables are built, in scans, by [`Db::verify`](crate::Db::verify)), or the closure panics, it
-    /// is not called any more, [`PrefixStats::breach`](crate::PrefixStats::breach) says why, and
+    /// is not called any more, [`PrefixStats::breach`](crate::PrefixStats::breach) reports why, and
     /// the table being built gets no prefix filter.
     ///
     /// Before a table's prefix filter is first used, it is probed for the prefixes of the table's
@@ -119,8 +119,8 @@ impl Prefix {
         Self::new(format!("custom:{}", name.as_ref()), PrefixRule::Custom(Box::new(prefix_len)))
     }
 
-    /// This rule for the keys of named keyspaces, behind their headers. Each call makes another
-    /// one: see [`Prefix::id`].
+    /// This rule for the keys of named keyspaces, applied after their headers. Each call makes a
+    /// different rule: see [`Prefix::id`].
     pub(crate) fn after_header(&self) -> Self {
         let name = format!("{AFTER_HEADER}{}", self.name());
         Self::new(name, PrefixRule::AfterHeader(self.clone()))
@@ -199,8 +199,8 @@ impl Prefix {
         name.parse().ok().filter(|prefix: &Self| prefix.name() == name)
     }
 
-    /// The extractor that made a filter, whose stored name is `name`: `set` if it has that name, as
-    /// it may be a closure; otherwise the built-in rule.
+    /// The extractor that a filter was built with, whose stored name is `name`: `set` if it has
+    /// that name, as it may be a closure; otherwise the built-in rule.
     pub(crate) fn maker(name: &str, set: Option<&Self>) -> Option<Self> {
         let rule = name.strip_prefix(AFTER_HEADER);
         match set {

@@ -1,7 +1,7 @@
-//! What a job that writes tables knows about them before it writes the first.
+//! The expected outputs of a job, as known before it writes the first table.
 //!
-//! Filters are chosen by it: [`output`](crate::output) passes it to users' policies, and
-//! [`budget`](crate::budget) plans with it.
+//! Filters are chosen accordingly: [`output`](crate::output) passes the purpose to users' policies,
+//! and [`budget`](crate::budget) plans with it.
 
 use trommel_memtable::Memtable;
 
@@ -42,7 +42,7 @@ impl Purpose {
     pub(crate) fn of_memtable(reason: FilterReason, memtable: &Memtable) -> Self {
         let keys = memtable.len() as u64;
         let deletions = memtable.deletions() as u64;
-        // Other memtables are taken for runs over all keys.
+        // Other memtables count as runs over all keys.
         let is_mostly_deleted = KeyCount::new(keys, deletions).is_mostly_deleted();
         let ends = memtable.ends().filter(|_| is_mostly_deleted);
         let span = ends.map(|[smallest, largest]| KeyBounds { smallest, largest });

@@ -33,7 +33,8 @@ pub struct FilterRebuildReport {
     pub rebuilt: u64,
     /// Tables whose sidecar was dropped, because their own filters are the wanted ones.
     pub dropped: u64,
-    /// Tables that needed nothing any more at their turn: compacted away, or in order.
+    /// Tables that no longer needed a rebuild at their turn: they were compacted away, or have the
+    /// wanted filters.
     pub needless: u64,
     /// Distinct keys read.
     pub keys: u64,
@@ -47,9 +48,9 @@ pub struct FilterRebuildReport {
     /// Turns of tables that ended in an error. In the store's own `fit-budget`, such a table waits
     /// for another turn.
     pub failed: u64,
-    /// Tables that get no other turn, by file number, and why. Those of `fit-budget` are left
+    /// Tables that get no further turn, by file number, and why. Those of `fit-budget` are left
     /// without filters: they could not be read four times in a row, are corrupt, or have no smaller
-    /// filters. Those of other rebuilds keep their filters.
+    /// filters. Tables of other rebuilds keep their filters.
     pub given_up: Vec<(u64, String)>,
 }
 
@@ -61,8 +62,8 @@ pub(crate) enum Aim {
     /// To be smaller, with `spec` for the whole-key filter.
     Budget {
         spec: FilterSpec,
-        /// The sidecar of the filters that are too large. If the table has another one, this is
-        /// done.
+        /// The sidecar of the filters that are too large. If the table has another sidecar, the
+        /// rebuild is done.
         sidecar: Option<u64>,
     },
 }

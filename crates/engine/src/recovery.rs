@@ -12,7 +12,7 @@
 //!    before it, the old state is recovered again; after a crash later, the new one.
 //! 5. Record the options that shape the store (module [`options_file`](crate::options_file)).
 //! 6. Remove the files that the new manifest does not name. If bytes were dropped, nothing is
-//!    removed, so that the victims of a wrong verdict are still there.
+//!    removed, so that nothing is lost if the verdict was wrong.
 //!
 //! A read-only open stops after step 3, keeps everything replayed in memory, and writes nothing.
 
@@ -101,7 +101,7 @@ enum ReplayTarget {
 }
 
 impl Engine {
-    /// Opens the store in `dir`; with `unfinished`, even one that a repair is filling.
+    /// Opens the store in `dir`; with `unfinished`, even one that a repair has not finished.
     pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
         options.check()?;
         let room = Arc::new(Room::default());
@@ -111,8 +111,8 @@ impl Engine {
         let listing = list(&*vfs, dir)?;
         if !options.opening.read_only {
             check_current_tmp(dir, &listing)?;
-            // The directory entry of a log whose creation failed may reappear after a crash: beside
-            // the log of this open it would be corruption.
+            // The directory entry of a log whose creation failed may reappear after a crash:
+            // together with the log of this open it would count as corruption.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
         let mut tolerated = Tolerated::default();
@@ -213,8 +213,8 @@ impl Engine {
             self.save_replayed(&mut state)?;
             state.last_seqno = last_seqno;
         }
-        // Writes that were lost may have had marks, and have expired. Theirs are no longer numbers
-        // of other writes.
+        // Lost writes may have had marks, and may have expired. Their sequence numbers must not be
+        // used for other writes.
         let marks = self.snapshots.expiry.marks(|| last_seqno);
         let marked = marks.last().map_or(0, |mark| mark.from);
         last_seqno = last_seqno.max(marked).max(marks.horizons().newest().saturating_sub(1));
@@ -223,7 +223,7 @@ impl Engine {
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
     }
 
-    /// Notes the replayed logs of a read-only store, for change feeds.
+    /// Records the replayed logs of a read-only store, for change feeds.
     fn note_replayed(&self, plan: &recover::ReplayPlan) {
         let mut logs: Vec<u64> = plan.logs().collect();
         let Some(newest) = logs.pop() else { return };
@@ -235,7 +235,7 @@ impl Engine {
     }
 
     /// Applies the batch of `record` to `active`. Its sequence numbers must be above `last_seqno`,
-    /// that of the previous batch. Returns its own last one.
+    /// the last one of the previous batch. Returns its own last one.
     pub(crate) fn replay_batch(
         &self,
         active: &LoggedMemtable,
@@ -268,7 +268,7 @@ impl Engine {
         Ok(end - 1)
     }
 
-    /// Flushes the records replayed so far to a table of level 0, and adds that to `state`.
+    /// Flushes the records replayed so far to a table of level 0, and adds the table to `state`.
     fn save_replayed(&self, state: &mut ManifestState) -> Result<()> {
         let view = self.view.load_full();
         if view.active.is_empty() {
@@ -327,7 +327,7 @@ impl Engine {
         }
         state.next_file_number = self.files.next_file_number.load(Ordering::Relaxed);
         if !keeps_logs && carried.is_empty() && !self.options.load().opening.salvage {
-            // A salvage leaves a log that feeds could not read to its end.
+            // After a salvage, feeds could not read the log to its end, so it is not archived.
             self.files.archive.add(plan.filled_logs());
         }
         let manifest = self.create_manifest(manifest_number, state)?;
@@ -346,7 +346,7 @@ impl Engine {
     }
 }
 
-/// The recovered state, with a first time mark, or none any more, as `options` demand.
+/// The recovered state, with a first time mark or without any, as `options` demand.
 fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
     let marks = recovered.state.version.times();
     let expiry = Expiry::new(Arc::clone(&options.vfs), marks, options.writes.ttl);

@@ -1,10 +1,10 @@
 //! Repair: makes a new store from the rest of a corrupt one.
 //!
 //! 1. The new directory must be empty or not exist, and must not be inside the old store, by
-//!    whatever path or link. The old store is locked for reading, so that nobody writes it; nothing
-//!    in it is ever changed. If there is no lock file or it was replaced, and a writer may have
-//!    come meanwhile, the repair fails. It also fails if the process runs out of file handles or
-//!    memory, which is not corruption.
+//!    whatever path or link. The old store is locked for reading, so that no process writes to it;
+//!    nothing in it is ever changed. If there is no lock file or it was replaced, so that another
+//!    process may have written to the store meanwhile, the repair fails. It also fails if the
+//!    process runs out of file handles or memory, which is not corruption.
 //! 2. A manifest is chosen ([`manifest`](crate::rescue::manifest)). If it is complete, the tables
 //!    are those that it names. If it may be incomplete, or there is none, they are all tables in
 //!    the directory.
@@ -16,7 +16,8 @@
 //! 4. The logs are read up to the first corruption, or beyond it on request.
 //! 5. All remaining entries are iterated in order ([`sources`](crate::rescue::sources)), and the
 //!    newest version of each key is written to the new store, unless it is a deletion; merge
-//!    operands with what is below them. The old levels are neither needed nor preserved.
+//!    operands are written with the version below them. The old levels are neither needed nor
+//!    preserved.
 //! 6. A version that a lost part may have overwritten is *doubtful*
 //!    ([`doubt`](crate::rescue::doubt)): it is counted, its key range is reported, and it is left
 //!    out if only certain entries are requested.
@@ -97,7 +98,7 @@ pub struct RepairReport {
     /// The manifest that was used; `None` if none was readable, and the tables were found by
     /// listing the directory.
     pub manifest: Option<PathBuf>,
-    /// What the new store holds (or would hold, in a dry run).
+    /// The contents of the new store (or its future contents, in a dry run).
     pub saved: Saved,
     /// Entries of unreadable parts of tables, according to the manifest: values, deletions, and
     /// older versions. A lower bound of the loss, as the entries of lost logs, and of tables that
@@ -330,15 +331,15 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What has expired, if entries of the default keyspace last as long as in the new store; of
-    /// the others what the manifest says.
+    /// The expiry horizons: of the default keyspace, with the `ttl` of the new store; of the
+    /// others, as recorded in the manifest.
     fn horizons(&self, logged: &LoggedOperations, options: &Options) -> Arc<Horizons> {
         let state = &self.chosen.state;
         let marks = state.version.times();
         let expiry = Expiry::new(Arc::clone(&self.vfs), marks, options.writes.ttl);
         logged.marks.iter().for_each(|(seqno, until)| expiry.add(*seqno, *until));
-        // What was written later may have had a mark that is lost: with records of the logs, or
-        // with edits of the manifest and the logs that they replaced.
+        // Later writes may have had a mark that is lost: with records of the logs, or with edits of
+        // the manifest and the logs that they replaced.
         if self.chosen.doubt.is_none() {
             return expiry.horizons(|| state.last_seqno.max(logged.last_seqno));
         }
@@ -380,7 +381,7 @@ impl<'a> Work<'a> {
         Ok(operations)
     }
 
-    /// Passes what is left of each key to `put`, unless a range tombstone deletes it or it has
+    /// Passes the newest state of each key to `put`, unless a range tombstone deletes it or it has
     /// expired.
     fn copy(
         mut self,
@@ -421,7 +422,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// An error unless a new store can be made at `to`, outside of `from`.
+/// An error unless a new store can be made at `to`, outside `from`.
 fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     let is_in_from = match vfs.real_path(from) {
         Ok(real) => lies_in(vfs, &real, to)?,
@@ -506,7 +507,7 @@ impl NewStore {
         if self.batch.encoded_bytes() < BATCH_BYTES { Ok(()) } else { self.write() }
     }
 
-    /// Writes the batch. Operands are copied, whether or not there is an operator here.
+    /// Writes the batch. Operands are copied, whether or not this process has their operator.
     fn write(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.db.engine().write(Batch::Sealed(batch.seal()?), WriteOptions::default()).map(drop)
@@ -562,7 +563,7 @@ impl NewStore {
 mod tests {
     use super::*;
 
-    /// Harmless corruption used to hide everything listed after it.
+    /// Regression: harmless corruption hid everything listed after it.
     #[test]
     fn a_repair_is_complete_only_if_all_damage_is_harmless() {
         let damage = |remedies: &[Remedy]| {

@@ -96,8 +96,8 @@ pub struct FilterReport {
     /// begins in the middle of its range this is unknown, and only tables that held part of the
     /// range count.
     pub prefixes: Vec<FilterLevel>,
-    /// Tables whose prefix filter is not used, because it was made by an extractor other than the
-    /// current one.
+    /// Tables whose prefix filter is not used, because it was built with an extractor other than
+    /// the current one.
     pub unused_prefix_filters: u64,
     /// Reads of data blocks that a lookup of a missing key within the store's key range is expected
     /// to waste, by theory, in the current tree.
@@ -329,7 +329,7 @@ pub fn wilson(hits: u64, trials: u64) -> (f64, f64) {
     let scale = 1.0 + z * z / n;
     let middle = (rate + z * z / (2.0 * n)) / scale;
     let half = z / scale * (rate * (1.0 - rate) / n + z * z / (4.0 * n * n)).sqrt();
-    // At the ends the interval touches them, except for rounding.
+    // If no trial or every trial is a hit, the interval reaches 0 or 1, except for rounding.
     let low = if hits == 0 { 0.0 } else { (middle - half).max(0.0) };
     let high = if hits == trials { 1.0 } else { (middle + half).min(1.0) };
     (low, high)

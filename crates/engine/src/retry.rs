@@ -10,8 +10,8 @@ const ATTEMPTS: u32 = 10;
 /// The pause after the first of them; each later one is twice as long, half a second in all.
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 
-/// Runs `attempt` until it succeeds, or fails by what the owner of the store cannot have caused.
-/// Returns the number of attempts that failed, too.
+/// Runs `attempt` until it succeeds, or fails for a reason that the owner of the store cannot have
+/// caused. Also returns the number of failed attempts.
 pub(crate) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> (u32, Result<T>) {
     for failed in 0..ATTEMPTS {
         match attempt() {

@@ -69,7 +69,7 @@ struct MergeProgress {
     end: usize,
     /// Helpers that are still running.
     helping: usize,
-    /// No more subranges are given away.
+    /// Whether no more subranges are given away.
     is_over: bool,
     merged: Vec<(usize, Merged)>,
     failure: Option<Error>,
@@ -78,9 +78,9 @@ struct MergeProgress {
 /// Entries that a compaction has read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entries {
-    /// From the tables that leave the output level.
+    /// Entries read from the tables that leave the output level.
     pub(crate) replaced: u64,
-    /// From the tables above.
+    /// Entries read from the tables above.
     pub(crate) above: u64,
 }
 

@@ -15,12 +15,12 @@ use crate::view::{ReadAt, View};
 /// A read-only view of the store as of the moment it was taken.
 ///
 /// Compactions keep what a snapshot can see, so a long-lived one costs disk space; only entries
-/// that [expire](crate::settings::WriteSettings::ttl) go nevertheless. In a store with a
-/// [compaction filter](crate::CompactionFilter) it keeps the files and memtables of its creation,
-/// as an iterator does. It also keeps the store open, like a [`Db`](crate::Db); once the store is
-/// closed by [`Db::close`](crate::Db::close), every read is
+/// that [expire](crate::settings::WriteSettings::ttl) are removed nevertheless. In a store with a
+/// [compaction filter](crate::CompactionFilter), a snapshot keeps the files and memtables of its
+/// creation, as an iterator does. It also keeps the store open, like a [`Db`](crate::Db); once the
+/// store is closed by [`Db::close`](crate::Db::close), every read is
 /// [`Error::Closed`](crate::Error::Closed). Cheap to take and to clone. Values read from it outlive
-/// it; each that is kept keeps its block in memory, as with [`Db::get`](crate::Db::get).
+/// it, and each value that is kept keeps its block in memory, as with [`Db::get`](crate::Db::get).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -34,8 +34,8 @@ use crate::view::{ReadAt, View};
 #[derive(Debug)]
 #[must_use = "it keeps its moment only as long as it is held"]
 pub struct Snapshot {
-    /// In a follower, or a store with a compaction filter: what it reads, which no compaction
-    /// changes.
+    /// In a follower, or in a store with a compaction filter: the view that it reads, which no
+    /// compaction changes.
     view: Option<Arc<View>>,
     seqno: SeqNo,
     /// Last field: the view must be dropped before the store may close.
@@ -47,23 +47,24 @@ impl Snapshot {
         let snapshots = &store.engine.snapshots;
         let is_forked = store.engine.access.opener().is_forked();
         if store.engine.options.load().opening.follows && !is_forked {
-            // The writer's compactions do not know of it. The moment is that of the view.
+            // The writer's compactions do not respect this snapshot, so it holds the view. Its
+            // sequence number belongs to that view.
             let (view, seqno) = store.engine.view.hold(|view| (Arc::clone(view), snapshots.take()));
             return Self { view: Some(view), seqno, store: Arc::clone(store) };
         }
         let seqno = match is_forked {
-            // No read is possible at it.
+            // Every read of this snapshot fails.
             true => snapshots.visible(),
             false => snapshots.take(),
         };
-        // A compaction that began before the snapshot was registered may filter what it sees. Only
-        // after that: the view holds all that is visible at it.
+        // A compaction that began before the snapshot was registered may filter what it sees. The
+        // view is loaded after the registration, so it holds everything visible to the snapshot.
         let is_filtered = store.engine.options.load().compaction.compaction_filter.is_some();
         let view = is_filtered.then(|| store.engine.view.load_full());
         Self { view, seqno, store: Arc::clone(store) }
     }
 
-    /// What it reads.
+    /// The sequence number and the view that reads of the snapshot use.
     pub(crate) fn at(&self) -> Option<ReadAt<'_>> {
         Some(ReadAt { seqno: self.seqno, view: self.view.as_ref() })
     }

@@ -19,9 +19,10 @@ pub(crate) struct Snapshots {
     /// The last sequence number whose group is completely in the memtable.
     visible: AtomicU64,
     live: Mutex<BTreeMap<SeqNo, usize>>,
-    /// That of the newest sorted load whose tables are in the view, or are about to be.
+    /// The sequence number of the newest sorted load whose tables are in the view, or are about to
+    /// be.
     last_load: AtomicU64,
-    /// What has expired is visible to none.
+    /// The expiry of entries: expired ones are visible to no reader.
     pub(crate) expiry: Expiry,
 }
 
@@ -37,8 +38,8 @@ impl Snapshots {
         self.expiry.horizon(|| self.visible())
     }
 
-    /// What has expired now. Load the view before this: a version loaded later may lack what has
-    /// expired since.
+    /// The expiry horizons now. Load the view before this: a version loaded later may lack entries
+    /// that have expired since.
     pub(crate) fn horizons(&self) -> Arc<Horizons> {
         self.expiry.horizons(|| self.visible())
     }

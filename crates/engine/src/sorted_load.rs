@@ -1,14 +1,14 @@
-//! Loading sorted entries into tables, past the log, the memtable and the levels above. They come
-//! from an iterator, or from files ([`ingest`](crate::ingest)).
+//! Loading sorted entries into tables, past the log, the memtable and the levels above. The entries
+//! come from an iterator, or from files ([`ingest`](crate::ingest)).
 //!
 //! 1. A sequence number is reserved far beyond those that writes take meanwhile. All entries get
-//!    it, and are written to tables at once, before anything refers to these.
+//!    this number, and are written to tables at once, before anything refers to the tables.
 //! 2. Compactions are paused, so that the shape of the tree stays, and the memtables flushed.
-//! 3. With all writers waiting, what was written meanwhile is flushed too, and a new log begun, so
-//!    that every record that a recovery may replay is newer than the tables.
-//! 4. One edit adds all tables, each to the deepest level above which nothing overlaps it. Readers
-//!    get the new version together with a new memtable: one that still has the old view never sees
-//!    a later write without the load.
+//! 3. While all writers wait, the writes made meanwhile are flushed, too, and a new log is begun,
+//!    so that every record that a recovery may replay is newer than the tables.
+//! 4. One edit adds all tables, each to the deepest level such that nothing in that level or above
+//!    overlaps it, or else to level 0. Readers get the new version together with a new memtable: a
+//!    reader that still has the old view never sees a later write without the load.
 //! 5. The reserved number is published. Snapshots have lower ones.
 //!
 //! A crash before the edit leaves tables that no manifest names, which the next open removes.
@@ -32,8 +32,8 @@ use crate::user_filters::FilterReason;
 use crate::version::{TableMeta, Version};
 use crate::write_queue::Leader;
 
-/// Sequence numbers that are left to the writes of the time that a load takes: four hours at a
-/// million a second. 2^22 loads use up all numbers.
+/// Sequence numbers reserved for writes made during a load: enough for four hours at a million a
+/// second. 2^22 loads use up all numbers.
 const LEFT_TO_WRITES: SeqNo = 1 << 34;
 
 /// What [`Db::load_sorted`](crate::Db::load_sorted) or [`Db::ingest`](crate::Db::ingest) has done.
@@ -44,16 +44,17 @@ pub struct LoadReport {
     pub entries: u64,
     /// Tables written.
     pub tables: u64,
-    /// Bytes of these.
+    /// Bytes of these tables.
     pub bytes: u64,
-    /// The uppermost level of the tree that one was added to. Each is below all tables that it does
-    /// not overlap. 0 if there was nothing to load.
+    /// The uppermost level of the tree that a table was added to. Each table joins the deepest
+    /// level such that no table in that level or above overlaps it, or else level 0. 0 if there was
+    /// nothing to load.
     pub level: usize,
     /// The sequence number of all entries; the newest visible one if there were none.
     pub seqno: SeqNo,
 }
 
-/// A load that has begun. No other one runs meanwhile.
+/// A load that has begun. No other load runs meanwhile.
 #[derive(Debug)]
 pub(crate) struct SortedLoad<'a> {
     engine: &'a Engine,
@@ -96,7 +97,7 @@ impl Engine {
 }
 
 impl<'a> SortedLoad<'a> {
-    /// Begins a load, once those that run have ended.
+    /// Begins a load, after any running one has ended.
     pub(crate) fn begin(engine: &'a Engine) -> Result<Self> {
         engine.access.check_writable()?;
         let one_at_a_time = lock(&engine.writes.loading);
@@ -130,8 +131,8 @@ impl<'a> SortedLoad<'a> {
         }
     }
 
-    /// Adds the tables to the store, durably. `keyspaces` are those of the entries but the default
-    /// one, each once.
+    /// Adds the tables to the store, durably. `keyspaces` are those of the entries except the
+    /// default one, each once.
     pub(crate) fn install(
         self,
         tables: SortedTables<'a>,
@@ -196,7 +197,7 @@ impl Engine {
     ) -> Result<usize> {
         self.pause_compaction()?;
         let _resumed = ResumedOnDrop(self);
-        // Most of what is to be flushed, while writers go on.
+        // Flushes most of the memtables while writers continue.
         self.flush()?;
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         // No keyspace is dropped between this check and the end.
@@ -237,7 +238,7 @@ impl Engine {
         let replaced = Arc::clone(&leader.active);
         let active = self.begin_empty(leader)?;
         if let Some(until) = self.snapshots.expiry.next_mark() {
-            // Entries without a mark of their own would expire with those before them.
+            // Without a mark of their own, the entries would expire with earlier ones.
             self.snapshots.expiry.add(seqno, until);
         }
         let has_log = leader.log.is_some();
@@ -260,8 +261,8 @@ impl Engine {
     }
 }
 
-/// The deepest level that a table of these keys can be added to, so that it comes before all that
-/// it overlaps.
+/// The deepest level that a table of these keys can be added to, so that it comes before all tables
+/// that it overlaps.
 fn level_below(version: &Version, (smallest, largest): (&[u8], &[u8])) -> usize {
     let is_free = |level: &usize| match &version.levels[*level][..] {
         runs if *level == 0 => !runs.iter().any(|table| table.overlaps(smallest, largest)),

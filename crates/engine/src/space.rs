@@ -45,7 +45,7 @@ pub(crate) fn id_of(physical: &[u8]) -> Option<u32> {
     (marker == MARKER).then(|| id.iter().fold(0, |id, byte| id << 8 | u32::from(*byte)))
 }
 
-/// The key that a user knows, of a physical key in a store with keyspaces.
+/// The user key of a physical key in a store with keyspaces.
 pub(crate) fn user_key(physical: &[u8]) -> &[u8] {
     match id_of(physical) {
         Some(_) => &physical[HEADER_BYTES..],

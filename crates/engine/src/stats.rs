@@ -70,7 +70,7 @@ pub struct MemoryStats {
     /// Filters, with the hashes they are built from, and indexes of tables being written.
     pub construction: u64,
     /// Range tombstones of tables, and the gaps without live keys that scans remember. Range
-    /// tombstones of memtables count there.
+    /// tombstones of memtables count as memtables.
     pub deleted_ranges: u64,
 }
 
@@ -337,7 +337,8 @@ mod tests {
         assert!(stats["memory"]["memtables"].is_u64(), "{stats}");
     }
 
-    /// The groups of [`Stats`] are not seen in JSON: the names and their order are older.
+    /// The groups of [`Stats`] do not appear in JSON: its field names and their order are older
+    /// than the groups.
     #[cfg(feature = "serde")]
     #[test]
     fn fields_are_written_in_one_flat_order() {

@@ -30,7 +30,7 @@ pub(crate) struct StoreFiles {
     pub(crate) deletion_queue: Arc<DeletionQueue>,
     /// Obsolete logs that are kept for change feeds.
     pub(crate) archive: LogArchive,
-    /// None in a read-only store.
+    /// The manifest; `None` in a read-only store.
     pub(crate) manifest: Mutex<Option<ActiveManifest>>,
     /// Ends of logs when the store was opened, as recorded in its manifest.
     pub(crate) log_ends: LogEnds,

@@ -16,6 +16,6 @@ pub(crate) struct StoreMemory {
     pub(crate) shares: Arc<MemoryShares>,
     /// Chunks of dropped memtables, for the next ones.
     pub(crate) arenas: Arc<ArenaPool>,
-    /// What scans have learned of deleted keys.
+    /// The gaps of deleted keys that scans have found.
     pub(crate) gaps: Gaps,
 }

@@ -88,22 +88,23 @@ pub(crate) fn yields_quickly() -> bool {
     env::now() - start < QUICK
 }
 
-/// Whether yields at some place, of any thread, were slow recently, so that the next ones are
-/// better skipped.
+/// Whether yields at some place, of any thread, were slow recently, so that the next yields should
+/// be skipped.
 #[derive(Debug)]
 pub(crate) struct SlowYields {
     left_out: quiet::StaticU64,
 }
 
 impl SlowYields {
-    /// Yields that are skipped after a slow one, which amortizes it to a few microseconds each.
+    /// Yields that are skipped after a slow one, which amortizes its cost to a few microseconds
+    /// each.
     const LEFT_OUT: u64 = 256;
 
     pub(crate) const fn none() -> Self {
         Self { left_out: quiet::StaticU64::new(0) }
     }
 
-    /// Whether to skip the next one, which is counted.
+    /// Whether to skip the next yield, which is counted.
     pub(crate) fn are_near(&self) -> bool {
         let left = self.left_out.load(Ordering::Relaxed);
         if left > 0 {
@@ -130,7 +131,7 @@ fn is_the_one_that_may_panic() -> bool {
 }
 
 /// Under shuttle all threads are one to the standard library, so while one unwinds all seem to. A
-/// scenario with an unwinding thread names it so.
+/// scenario with an unwinding thread gives it a particular name.
 #[cfg(shuttle)]
 fn is_the_one_that_may_panic() -> bool {
     thread::current().name() == Some("panics")

@@ -1,10 +1,10 @@
-//! Writing table files outside a store, to be ingested by any.
+//! Writing table files outside a store, to be ingested by any store.
 //!
-//! 1. The entries of a file have the sequence number 0 and no hash seed: these are a store's, and
-//!    the file is of none. So it has no filters either.
-//! 2. Keys are those that users know, of whatever keyspace they are ingested into.
-//! 3. Its properties say that it is such a file ([`OF_NO_STORE`]): no table of a store is ingested,
-//!    with its deletions, and its keys in another order of time.
+//! 1. The entries of a file have the sequence number 0 and no hash seed: both belong to a store,
+//!    and the file belongs to none. So it has no filters either.
+//! 2. Keys are user keys, whatever keyspace they are ingested into.
+//! 3. Its properties mark it as such a file ([`OF_NO_STORE`]). A table of a store is never
+//!    ingested: it may have deletions, and sequence numbers of another store.
 //!
 //! The file is complete once its footer is written; without that nothing reads it.
 
@@ -23,7 +23,7 @@ use crate::fork::Opener;
 use crate::names::Numbered;
 use crate::options::Options;
 
-/// The engine's property of a table of no store, and its version.
+/// The engine's property of a table outside any store, with its version.
 pub(crate) const OF_NO_STORE: [u8; 1] = [1];
 
 /// The sequence number of all entries of such a table.
@@ -56,11 +56,11 @@ pub(crate) const SEQNO: SeqNo = 0;
 pub struct TableWriter {
     vfs: Arc<dyn Vfs>,
     path: PathBuf,
-    /// Or the error after which the file is unusable.
+    /// The builder, or the error after which the file is unusable.
     builder: Result<TableBuilder>,
     keys: AscendingKeys,
     is_finished: bool,
-    /// Of the process that created it.
+    /// The flag of the process that created the writer.
     open_flag: OpenFlag,
 }
 
@@ -77,7 +77,7 @@ pub struct WrittenTable {
 impl TableWriter {
     /// Begins the file at `path`, which must not exist. `options` are those that shape the blocks
     /// of a table: compression, `block_bytes`, `block_align`; and the file system. A store writes
-    /// what it ingests with its own options, so these decide only how large the file is.
+    /// ingested entries with its own options, so these only determine how large the file is.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if an option is out of bounds, if the directory is missing, or if
@@ -126,16 +126,16 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Bytes of the file so far, about.
+    /// Approximate bytes of the file so far.
     pub fn bytes(&self) -> u64 {
         self.builder.as_ref().map_or(0, TableBuilder::estimated_bytes)
     }
 
-    /// Completes the file, durably. One without entries can be ingested, too.
+    /// Completes the file, durably. A file without entries can be ingested, too.
     ///
     /// # Errors
-    /// [`Error::Io`], also of an earlier call: there is no file then. [`Error::Forked`] in a forked
-    /// child.
+    /// [`Error::Io`], also that of an earlier call; no file is left then. [`Error::Forked`] in a
+    /// forked child.
     pub fn finish(mut self) -> Result<WrittenTable> {
         self.check_owner()?;
         let builder = std::mem::replace(&mut self.builder, Err(Error::Closed))?;
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// An error of the disk makes the file unusable, and later calls return it again.
+    /// An I/O error makes the file unusable, and later calls return it again.
     #[test]
     fn an_error_of_the_disk_stays() {
         use trommel_sim::{Failure, Fault, OpKind, SimDisk};

@@ -5,8 +5,8 @@
 //! 2. A custom filter is stored with the policy's name. Tables with that name are read by
 //!    [`UserFilterPolicy::open`]; in a store opened without a policy of that name, they pass every
 //!    key.
-//! 3. A policy's failures are counted, and the first is kept for the report. None is an error of
-//!    the store.
+//! 3. A policy's failures are counted, and the first is kept for the report. A failure is never an
+//!    error of the store.
 //!
 //! Invariants: the name is read once, when the policy is set. A custom filter gates lookups only:
 //! no compaction drops a tombstone because of its negative.
@@ -53,11 +53,12 @@ pub struct FilterContext {
     pub is_last: bool,
     /// Expected number of keys, if known before they are read. For a flush, at least the actual
     /// number (every version counts); for a compaction, an estimate for each output from the
-    /// inputs' keys, which may be off either way; for a load, what its iterator states at least.
+    /// inputs' keys, which may be off either way; for a load, the lower bound that its iterator
+    /// reports.
     pub expected_keys: Option<u64>,
     /// Why it is written.
     pub reason: FilterReason,
-    /// The filter for it by [`Options::filters`](crate::Options::filters).
+    /// The filter that [`Options::filters`](crate::Options::filters) sets for it.
     pub configured: FilterSpec,
 }
 
@@ -123,7 +124,7 @@ pub trait UserFilterPolicy: Send + Sync + fmt::Debug {
     /// from an older version of the policy.
     ///
     /// # Errors
-    /// A description of what is wrong with them: the table then passes every key.
+    /// The reason why they cannot be used: the table then passes every key.
     fn open(&self, bytes: &[u8]) -> std::result::Result<Box<dyn UserFilter>, String> {
         Err(format!("this policy opens no filters, and there is one of {} bytes", bytes.len()))
     }
@@ -150,7 +151,7 @@ impl UserPolicy {
         Self { name: policy.name().into(), policy, failures: Arc::default() }
     }
 
-    /// As [`UserPolicy::new`], as a field of the options.
+    /// As [`UserPolicy::new`], as an option.
     pub(crate) fn chosen(policy: Arc<dyn UserFilterPolicy>) -> Option<Self> {
         Some(Self::new(policy))
     }
@@ -229,8 +230,8 @@ impl fmt::Debug for UserPolicy {
 pub struct PolicyReport {
     /// Its name.
     pub name: String,
-    /// Failed calls of its code since it was set: panics, filters it built and cannot open, filters
-    /// that deny their own keys.
+    /// Failed calls of its code since it was set: panics, filters that it built and cannot open,
+    /// and filters that deny their own keys.
     pub failures: u64,
     /// The first failure.
     pub first_failure: Option<String>,

@@ -154,11 +154,11 @@ impl Engine {
         Ok(report)
     }
 
-    /// Like [`Engine::verify`], but goes on after corruption.
+    /// Like [`Engine::verify`], but continues after corruption.
     pub(crate) fn verify_all(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         self.verify_files(&mut report, &mut |report, error, damage| {
-            // A shortage says nothing about the file.
+            // A shortage is no evidence of corruption.
             if error.is_shortage() {
                 return Err(error);
             }
@@ -206,7 +206,7 @@ impl Engine {
     ) -> Result<()> {
         self.exclusively(|leader| {
             let manifest = lock(&self.files.manifest);
-            // An earlier operation of the queue, or an installation, may have failed in an append.
+            // An earlier operation of the queue, or an install, may have failed in an append.
             let needed = match self.access.poisoned() {
                 Some(_) => self.logs_at_rest(manifest.as_ref(), report),
                 None => self.logs_in_use(leader, manifest.as_ref(), report),
@@ -405,8 +405,8 @@ mod tests {
     use super::*;
     use crate::{Db, Options};
 
-    /// A single failed read of a filter used to make every later check report the intact table as
-    /// corrupt.
+    /// Regression: after a single failed read of a filter, every later check reported the intact
+    /// table as corrupt.
     #[test]
     fn a_failed_read_of_a_filter_is_not_corruption() {
         let disk = SimDisk::new();
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(refused, 1, "it is read again, and queried");
     }
 
-    /// A check that was queued after a failed write used to report the log as corrupt.
+    /// Regression: a check that was queued after a failed write reported the log as corrupt.
     #[test]
     fn a_write_that_fails_while_a_check_waits_is_not_corruption() {
         let end_of = |name| Fault::new(Failure::NoSpace).on(OpKind::Append).named(name);

@@ -35,7 +35,7 @@ pub(crate) struct LoggedMemtable {
 const FEWEST_TOMBSTONES: usize = 4096;
 /// Nor are tombstones that are less than one in this many entries.
 const TOMBSTONES_PART: usize = 2;
-/// Whether they are that many is checked once for this many more.
+/// Number of further tombstones after which these limits are checked again.
 const TOMBSTONES_STEP: usize = 512;
 
 impl LoggedMemtable {
@@ -65,13 +65,15 @@ impl LoggedMemtable {
         kind == EntryKind::Delete && self.count_tombstone()
     }
 
-    /// Counts a tombstone. Returns whether it is time to look at all of them again.
+    /// Counts a tombstone. Returns whether [`frees_space`](Self::frees_space) should be checked
+    /// again.
     #[inline(never)]
     fn count_tombstone(&self) -> bool {
         let tombstones = self.tombstones.fetch_add(1, Ordering::Relaxed) + 1;
         if tombstones == FEWEST_TOMBSTONES && self.frees_space() {
             // A memtable holds many more tombstones than values. With a scan while they are few,
-            // they are sorted as they come, and the next scan need not sort all of them at once.
+            // later ones are sorted as they are inserted, and the next scan need not sort all of
+            // them at once.
             drop(self.memtable.cursor());
         }
         tombstones >= FEWEST_TOMBSTONES && tombstones.is_multiple_of(TOMBSTONES_STEP)
@@ -92,7 +94,7 @@ impl LoggedMemtable {
         op.range_tombstone(seqno).is_some_and(|range| self.ranges.add(range, snapshots))
     }
 
-    /// Whether it has so many tombstones that a scan may learn of gaps among them.
+    /// Whether it has enough tombstones for a scan to find gaps among them.
     pub(crate) fn has_many_tombstones(&self) -> bool {
         self.tombstones.load(Ordering::Relaxed) >= Gaps::FEWEST_KEYS as usize
     }
@@ -134,7 +136,7 @@ pub(crate) struct View {
     has_older_ranges: bool,
 }
 
-/// What a snapshot reads.
+/// The sequence number and the view of a snapshot's reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt<'a> {
     /// Its registered sequence number.
@@ -148,10 +150,10 @@ pub(crate) struct ReadAt<'a> {
 #[derive(Debug)]
 pub(crate) struct ReadMoment<'a> {
     pub(crate) seqno: SeqNo,
-    /// Those of the active memtable.
+    /// The range tombstones of the active memtable.
     active: Option<Arc<LoadedRanges>>,
     others: &'a RangeSet,
-    /// What has expired.
+    /// The expiry horizons.
     horizons: Arc<Horizons>,
 }
 
@@ -174,7 +176,7 @@ impl ReadMoment<'_> {
         active.or_else(|| self.others.deleted_in(bounds, since))
     }
 
-    /// All range tombstones, and what has expired.
+    /// All range tombstones, and the expiry horizons.
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
         self.active.iter().for_each(|active| all.extend(&active.set));
@@ -186,14 +188,14 @@ impl ReadMoment<'_> {
 /// A moment, to find the writes after it: see [`View::holds_all_since`].
 #[derive(Debug, Clone)]
 pub(crate) struct Since {
-    /// Writes up to this sequence number are not later.
+    /// Writes up to this sequence number are before the moment.
     pub(crate) seqno: SeqNo,
     /// The memtable that was active before the sequence number was read. Later writes are in it or
     /// in newer ones. Not kept alive: it may be flushed and freed.
     oldest: Weak<Memtable>,
-    /// The version of then. Not kept alive either.
+    /// The version at that moment. Not kept alive either.
     version: Weak<Version>,
-    /// What had expired then.
+    /// The expiry horizons at that moment.
     horizons: Arc<Horizons>,
 }
 
@@ -201,7 +203,7 @@ pub(crate) struct Since {
 #[derive(Debug)]
 pub(crate) struct CurrentView {
     current: Swap<View>,
-    /// Held while it is replaced.
+    /// Held while the view is replaced.
     change: Mutex<()>,
 }
 
@@ -221,7 +223,7 @@ impl CurrentView {
         self.current.load_full()
     }
 
-    /// Passes the view to `read`, which no replacement overlaps.
+    /// Passes the view to `read`; it is not replaced meanwhile.
     pub(crate) fn hold<T>(&self, read: impl FnOnce(&Arc<View>) -> T) -> T {
         let _none_replaces = lock(&self.change);
         read(&self.current.load())
@@ -256,15 +258,15 @@ impl View {
         Self { active, frozen, version, fences, ranges, has_older_ranges }
     }
 
-    /// Whether a reader must take range tombstones or expiry into account. It must call this after
-    /// it has taken its sequence number; if true, [`View::moment`] takes another.
+    /// Whether a reader must take range tombstones or expiry into account. A reader must call this
+    /// after it has taken its sequence number; if true, [`View::moment`] takes another.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
         self.has_older_ranges || !self.active.ranges.is_empty()
     }
 
-    /// As [`has_ranges`](Self::has_ranges), for a read as of `at`, or now: since a snapshot has
-    /// kept its view, entries may have begun to expire.
+    /// As [`has_ranges`](Self::has_ranges), for a read as of `at`, or now: entries may have begun
+    /// to expire after a snapshot has taken its view.
     #[inline]
     pub(crate) fn needs_moment(&self, at: Option<ReadAt<'_>>, snapshots: &Snapshots) -> bool {
         self.has_ranges() || at.is_some_and(|at| at.view.is_some() && snapshots.expiry.hides_any())
@@ -275,7 +277,7 @@ impl View {
     #[cold]
     #[inline(never)]
     pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
-        // Before the sequence number: what is newest at it has not expired by then.
+        // Loaded before the sequence number: the newest entries at it have not expired by then.
         let horizons = snapshots.horizons();
         let mut seqno = at.unwrap_or_else(|| snapshots.visible());
         let mut active = self.active.ranges.load();
@@ -292,7 +294,7 @@ impl View {
     pub(crate) fn since(&self, seqno: SeqNo, snapshots: &Snapshots) -> Since {
         let horizons = snapshots.horizons();
         if snapshots.is_before_load(seqno) {
-            // What is loaded is newer, and in no memtable.
+            // Loaded entries are newer, and in no memtable.
             return Since { seqno, oldest: Weak::new(), version: Weak::new(), horizons };
         }
         let (oldest, version) = (&self.active.memtable, &self.version);
@@ -300,8 +302,8 @@ impl View {
         Since { seqno, oldest, version, horizons }
     }
 
-    /// Whether all that has changed since that moment are writes which the memtables hold:
-    /// nothing has expired, by these `horizons`, or was flushed, filtered or compacted.
+    /// Whether the only changes since that moment are writes that the memtables hold: nothing has
+    /// expired, by these `horizons`, or was flushed, filtered or compacted.
     pub(crate) fn differs_only_by_writes(&self, since: &Since, horizons: &Horizons) -> bool {
         horizons.are(&since.horizons) && Arc::as_ptr(&self.version) == since.version.as_ptr()
     }

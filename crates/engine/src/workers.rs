@@ -1,12 +1,13 @@
 //! The background threads of one store, or of all stores of an environment.
 //!
-//! 1. A store that may have work is queued, once. A worker takes the first store of the queue,
-//!    takes one of its jobs, puts the store at the end of the queue, where another worker may look
-//!    for more, and runs the job: so stores take turns, a job at a time.
-//! 2. A store without work now says when to look again (a retry, files kept for a while), if ever.
-//!    The idle workers wait for the earliest of these times.
+//! 1. A store that may have work is queued, once. A worker takes the first store of the queue and
+//!    one of its jobs, and puts the store at the end of the queue, where another worker may find
+//!    more jobs. Then it runs the job. So stores take turns, a job at a time.
+//! 2. A store without work now reports when to look again (for a retry, or for files kept for a
+//!    while), if ever. The idle workers wait for the earliest of these times.
 //! 3. A thread is started when a store is queued and no thread is idle, up to the maximum. A thread
-//!    that found no work for [`IDLE_FOR`] ends, unless it is the last and a time is waited for.
+//!    that found no work for [`IDLE_FOR`] ends, unless it is the last one and some store has a time
+//!    to be waited for.
 //! 4. If several threads serve several stores, one runs only flushes: writers wait for these, and
 //!    the compactions of other stores take long.
 //! 5. If the active memtables of stores that share a memory limit exceed their share, a worker has
@@ -14,10 +15,10 @@
 //! 6. If no thread can be started, callers do the work, as in a store without threads.
 //!
 //! # Invariants
-//! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is
-//!   held.
+//! * The lock here is taken after all others, and nothing of a store is called or dropped while it
+//!   is held.
 //! * A worker holds a store only for its turn. Closing a store waits for those turns and no others.
-//! * A panic ends its thread; another is started for what is queued.
+//! * A panic ends its thread; another is started for queued stores.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Debug;
@@ -35,7 +36,7 @@ const IDLE_FOR: Duration =
 
 /// A store whose background work a pool does.
 pub(crate) trait Tenant: Debug + Send + Sync {
-    /// The next task; only a flush, or something as short, unless `may_merge`.
+    /// The next task; only a flush, or a task that is as short, unless `may_merge`.
     fn next_task(&self, may_merge: bool) -> Option<Task<'_>>;
 
     /// Bytes of the active memtable.
@@ -77,9 +78,9 @@ struct PoolState {
     next_store: u64,
     /// Stores that may have work.
     queue: VecDeque<u64>,
-    /// Stores in which only flushes were looked for.
+    /// Stores in which workers have searched only for flushes.
     want_to_merge: Vec<u64>,
-    /// When to look at which store again.
+    /// When to search which store for work again.
     due: BTreeSet<(Instant, u64)>,
     threads: usize,
     idle: usize,
@@ -113,7 +114,7 @@ impl PoolState {
         self.queue.push_back(id);
     }
 
-    /// Sets when to look at a store again.
+    /// Sets when to search a store for work again.
     fn set_due(&mut self, id: u64, due: Option<Instant>) {
         let Some(store) = self.stores.get_mut(&id) else { return };
         if let Some(before) = std::mem::replace(&mut store.due, due) {
@@ -133,7 +134,7 @@ impl PoolState {
         }
     }
 
-    /// The first store of the queue that another worker may look at.
+    /// The first store of the queue that another worker may serve.
     fn next(&mut self) -> Option<(u64, Weak<dyn Tenant>)> {
         while let Some(id) = self.queue.pop_front() {
             let Some(store) = self.stores.get_mut(&id) else { continue };
@@ -296,7 +297,7 @@ impl WorkerPool {
     }
 }
 
-/// What a thread does next.
+/// The next step of a thread.
 enum Next<'a> {
     Turn(WorkerTurn<'a>),
     /// Frees memory of memtables.
@@ -310,8 +311,8 @@ impl Drop for Thread<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.threads -= 1;
-        // After a panic something may be queued; and another thread may now be the last, which
-        // waits for more times.
+        // After a panic a store may be queued; and another thread may now be the last one, which
+        // has to wait for the times of all stores.
         if !state.queue.is_empty() || state.is_heavy {
             self.0.call_worker(&mut state);
         }
@@ -320,7 +321,7 @@ impl Drop for Thread<'_> {
     }
 }
 
-/// A worker's look at a store, and the job that it found there.
+/// A worker's turn at a store: its search for work, and the job that it found.
 struct WorkerTurn<'a> {
     pool: &'a Arc<WorkerPool>,
     store: u64,
@@ -390,7 +391,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Makes a worker look at the store.
+    /// Makes a worker search the store for work.
     pub(crate) fn wake(&self) {
         let mut state = lock(&self.pool.state);
         state.enqueue(self.store);
@@ -405,8 +406,8 @@ impl Served {
         }
     }
 
-    /// Sets when to look at the store again, replacing the time set before. Called with the store's
-    /// state locked, so that the later of two looks wins.
+    /// Sets when to search the store for work again, replacing the time set before. Called with the
+    /// store's state locked, so that the later of two searches wins.
     pub(crate) fn look_again_at(&self, due: Option<Instant>) {
         lock(&self.pool.state).set_due(self.store, due);
     }

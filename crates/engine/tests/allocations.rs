@@ -282,7 +282,7 @@ fn a_value_that_is_kept_holds_its_block_at_most() {
     }
 }
 
-/// Regression: it read the value, and copied it if it could not be shared.
+/// Regression: `contains_key` read the value, and copied it if it could not be shared.
 #[test]
 fn a_key_is_looked_for_without_its_value() {
     let huge = vec![7; 1 << 20];

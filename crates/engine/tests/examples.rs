@@ -1,4 +1,4 @@
-//! Each example prints what its head says.
+//! Each example prints the output that its head shows.
 //!
 //! `cargo test` builds the examples with the tests, and this runs them. The output is compared with
 //! the `text` block in the head of the source.

@@ -87,7 +87,7 @@ impl<'a> BlockLocation<'a> {
         if leaf.get().is_none()
             && let Some(slots) = LeafSlots::new(self.leaf.len(), budget)
         {
-            // Another thread may have been faster.
+            // Another thread may have allocated the slots first.
             let _ = leaf.set(slots);
         }
         Some(SlotRef { leaf: Arc::downgrade(leaf.get()?), slot: self.at.slot })

@@ -35,7 +35,7 @@ use crate::{
 
 /// The write buffer is appended to the file when it exceeds this many bytes, which still fit in a
 /// processor's second-level cache. Larger writes get larger pages in the page cache, and cost the
-/// kernel less per byte. Writes that are aligned to the largest pages cost more again in a virtual
+/// kernel less per byte. But writes that are aligned to the largest pages cost more in a virtual
 /// machine that returns such pages to its host (docs/performance.md, Merges).
 const WRITE_BYTES: usize = 512 << 10;
 /// Size of a page, the unit of the page cache.
@@ -49,7 +49,7 @@ const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].
 const LEAF_BYTES: (usize, usize) = (64, 16 << 20);
 
-/// Options for building a table. Reading needs none of them: the file records what was chosen.
+/// Options for building a table. Reading needs none of them: the file records the chosen ones.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
     /// A random id, unique among all tables. Every checksum is bound to it, and the manifest
@@ -96,7 +96,7 @@ impl TableOptions {
 pub struct TableSummary {
     /// Length of the file.
     pub file_bytes: u64,
-    /// What it holds.
+    /// The contents of the table.
     pub contents: TableContents,
     /// Bytes of the filter block.
     pub filter_bytes: u64,

@@ -47,7 +47,8 @@ impl Hash for BlockKey {
     }
 }
 
-/// Hashes two words by multiplication. The words are our own, so no adversary chooses them.
+/// Hashes two words by multiplication. The words come from the cache itself, so no adversary
+/// chooses them.
 #[derive(Debug, Clone, Copy, Default)]
 struct WordHasher(u64);
 

@@ -155,8 +155,8 @@ impl IndexTree {
         if at.slot < leaf.len() {
             return Ok(Some((leaf, at)));
         }
-        // Only if a leaf disagrees with the top index, according to which the key is not after the
-        // leaf.
+        // Reached only if a leaf disagrees with the top index, according to which the key is not
+        // after the leaf.
         self.next(at, source, stats)
     }
 

@@ -3,7 +3,7 @@
 //!
 //! 1. The footer gives the bounds of the regions; without a valid footer nothing is known.
 //! 2. Read the top index, its leaves if there are any, and each data block they list.
-//! 3. List an unusable or unreadable block with the reason, and go on. If an index block is
+//! 3. List an unusable or unreadable block with the reason, and continue. If an index block is
 //!    unusable, its data blocks are listed as one range with unknown inner bounds.
 //!
 //! The file is read front to back, one block at a time, bypassing every cache. Blocks are checked
@@ -32,7 +32,7 @@ pub struct BlockInfo {
     pub offset: u64,
     /// Its length in bytes, frame included.
     pub bytes: u64,
-    /// What it holds.
+    /// Its kind.
     pub kind: BlockKind,
     /// The content, or the reason why the block cannot be used.
     pub content: Result<BlockContent, String>,
@@ -219,7 +219,7 @@ impl LayoutScan {
             }
         };
         let mut blocks = Vec::new();
-        // The callback returns no error, so neither does this.
+        // The callback returns no error, so this call returns none.
         let _ = blocks_of_parts(&self.source, &parts, region.0, &mut list_in(&mut blocks));
         blocks
     }

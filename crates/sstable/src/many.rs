@@ -33,7 +33,7 @@ use crate::table::{Found, Held, Table, Wants};
 /// Keys per round.
 const ROUND: usize = 16;
 
-/// Requests whose blocks are hinted at together.
+/// Requests whose blocks get access hints together.
 const HINTED_AHEAD: usize = 64;
 
 /// Most stored bytes of blocks that are read together, without the first block.
@@ -130,7 +130,7 @@ struct Batch<'a, 'r, Tables> {
     tables: Tables,
     requests: &'r [Request<'r>],
     is_mapped: bool,
-    /// The first request whose block was not hinted at yet.
+    /// The first request whose block has not got an access hint yet.
     hinted: usize,
     /// Index reads of requests located in advance.
     ahead: ReadStats,
@@ -223,7 +223,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         let Wanted { table, location } = place;
         if let Some(block) = self.taken.get_mut(nth % ROUND).and_then(Option::take) {
             stats.cache_hits += 1;
-            // It may have been evicted in the meantime, and read again with others.
+            // The block may have been evicted in the meantime, and read again with others.
             self.read_of(place);
             return Ok(Held::shared(location.handle, block));
         }

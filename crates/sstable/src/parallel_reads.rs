@@ -129,7 +129,8 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
 });
 
 impl Pool {
-    /// Requests `threads` threads for an order. If one cannot be spawned, the others do its share.
+    /// Requests `threads` threads for an order. If a thread cannot be spawned, the others do its
+    /// share.
     fn call(&'static self, order: &Arc<dyn Work>, threads: usize) {
         let mut calls = lock(&self.calls);
         let (idle, room) = (calls.idle, READERS - 1 - calls.threads);
@@ -211,8 +212,8 @@ mod tests {
         }
     }
 
-    /// Requests that were not withdrawn kept results and files alive for as long as another
-    /// caller's reads kept all threads busy.
+    /// Regression: requests that were not withdrawn kept results and files alive for as long as
+    /// another caller's reads kept all threads busy.
     #[test]
     fn nothing_is_held_for_withdrawn_requests() {
         let _alone = lock(&ALL_THREADS);

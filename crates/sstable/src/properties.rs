@@ -9,7 +9,7 @@ use trommel_filter::HashSeed;
 
 use crate::format::Fault;
 
-/// What a table holds.
+/// The contents of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableContents {
     /// Entries, tombstones included.
@@ -35,7 +35,7 @@ pub struct TableContents {
 /// Facts about a table, and opaque bytes of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties {
-    /// What the table holds.
+    /// The contents of the table.
     pub contents: TableContents,
     /// Target size of a data block in bytes, before compression.
     pub block_bytes: u64,
@@ -188,7 +188,7 @@ fn number(bytes: &[u8]) -> Result<u64, Fault> {
     decoder.varint().filter(|_| decoder.is_empty()).ok_or(DAMAGED)
 }
 
-/// A seed, which is not stored if it is none.
+/// Decodes a seed, which is stored only if there is one.
 fn seed(bytes: &[u8]) -> Result<HashSeed, Fault> {
     let word = bytes.try_into().map(u64::from_le_bytes).map_err(|_| DAMAGED)?;
     Some(HashSeed::new(word)).filter(|seed| *seed != HashSeed::NONE).ok_or(DAMAGED)

@@ -235,8 +235,8 @@ impl Source {
         self.in_slot(location).or_else(|| self.search_cache(location))
     }
 
-    /// Like [`Source::in_cache`], but checks only the block's slot. Always inlined: entering a
-    /// block takes fewer instructions by it.
+    /// Like [`Source::in_cache`], but checks only the block's slot. Always inlined, so that
+    /// entering a block takes fewer instructions.
     #[inline(always)]
     pub(crate) fn in_slot(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
         let (block, is_first) = location.block(self.cache.turn())?;
@@ -334,7 +334,7 @@ struct BlockStream<'a> {
     file: &'a dyn ReadFile,
     at: u64,
     left: usize,
-    /// Over the bytes read so far, except the checksum at the block's end.
+    /// The checksum of the bytes read so far, except the checksum at the block's end.
     checksum: Checksum,
 }
 

@@ -108,7 +108,8 @@ pub struct Table {
     pub(crate) footer: Footer,
     pub(crate) filters: Filters,
     properties: Properties,
-    /// For mapped tables that verify each block once: used by lookups, and by scans that trust it.
+    /// The blocks verified so far, for mapped tables that verify each block once: used by lookups,
+    /// and by scans that trust it.
     pub(crate) verified: Option<Arc<VerifiedBlocks>>,
 }
 
@@ -279,7 +280,8 @@ impl Table {
         Ok(None)
     }
 
-    /// Like [`Table::get`], after the first block that may hold the key was found not to.
+    /// Like [`Table::get`], after a search of the first block that may hold the key has not found
+    /// it.
     #[inline]
     pub(crate) fn get_after(
         &self,

@@ -8,8 +8,8 @@
 //!    "maybe". The filter is not queried again. Only [`Contained`] drops the user's values, as
 //!    dropping them runs user code too.
 //!
-//! The user is responsible for a filter that denies no key of its table. A check of sampled keys
-//! finds filters that are always wrong; verification queries every key.
+//! The user must ensure that a filter denies no key of its table. A check of sampled keys finds
+//! filters that are always wrong; verification queries every key.
 
 use std::any::Any;
 use std::fmt;
@@ -79,7 +79,8 @@ pub trait UserFilterReader: Send + Sync + fmt::Debug {
 pub fn contained<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| {
         let why = format!("a panic: {}", message(&*payload));
-        // The payload is the user's, too. A panic while dropping it is not contained any further.
+        // The payload is a value of the user's, too. A further panic while dropping it is not
+        // contained.
         if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(another);
         }
@@ -92,8 +93,8 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
-/// An upper bound for the memory that user code may report. There is none on 32 bits, where no sum
-/// of a few overflows 64.
+/// An upper bound for the memory that user code may report. There is none on 32-bit systems, where
+/// the sum of a few values does not overflow 64 bits.
 pub(crate) const MOST_MEMORY_BYTES: usize = match 1_usize.checked_shl(40) {
     Some(bytes) => bytes,
     None => usize::MAX,
@@ -102,7 +103,7 @@ pub(crate) const MOST_MEMORY_BYTES: usize = match 1_usize.checked_shl(40) {
 /// A value of a user's type, called and dropped with panics contained.
 #[derive(Debug)]
 pub(crate) struct Contained<T: ?Sized> {
-    /// Present until it is finished or dropped.
+    /// The value, until it is finished or dropped.
     value: Option<Box<T>>,
     reader: Arc<dyn UserFilterReader>,
 }
@@ -142,7 +143,7 @@ impl<T: ?Sized> Drop for Contained<T> {
 #[derive(Debug)]
 pub(crate) struct OpenUserFilter {
     filter: Contained<dyn UserFilter>,
-    /// The rate that it reports, or 1 if that is not a rate.
+    /// The rate that the filter reports, or 1 if that is not a valid rate.
     expected_fpr: f64,
     memory_bytes: usize,
     failed: AtomicBool,

@@ -84,7 +84,8 @@ pub struct Answers {
 
 impl Answers {
     /// The runs: the range of keys, the verdict on a key that may be present, and for each key
-    /// whether it may be. The verdict is [`Verdict::UNFILTERED`] if no filter could be queried.
+    /// whether it may be present. The verdict is [`Verdict::UNFILTERED`] if no filter could be
+    /// queried.
     pub fn runs(&self) -> impl Iterator<Item = (Range<usize>, Verdict, &[bool])> {
         let mut start = 0;
         self.runs.iter().map(move |(end, verdict)| {

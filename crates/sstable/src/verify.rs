@@ -55,8 +55,9 @@ impl Table {
         self.verify_file(extractor, true, |_| Ok(()))
     }
 
-    /// Like [`Table::verify`], and passes each entry to `take` once it was checked, in order.
-    /// Discard what it has taken if an error is returned: some of the file is checked at the end.
+    /// Like [`Table::verify`], and passes each entry to `take` once it was checked, in order. If an
+    /// error is returned, discard everything that `take` received: some of the file is checked only
+    /// at the end.
     ///
     /// # Errors
     /// As [`Table::verify`]. An error of `take` ends the verification, and is returned.
@@ -155,7 +156,7 @@ struct Verifier<'a> {
     has_operands: bool,
     /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
-    /// Memory for the key of the next one.
+    /// Memory for the key of the next entry.
     spare: Vec<u8>,
     /// The separator of the last block.
     separator: Option<Vec<u8>>,

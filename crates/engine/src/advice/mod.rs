@@ -1,17 +1,17 @@
 //! Recommends a filter for each level from the lookups that were counted.
 //!
-//! 1. The counters say for each level how many lookups reach it without finding their key, and how
-//!    many find it there (`seen`).
+//! 1. The counters hold, for each level, how many lookups reach it without finding their key, and
+//!    how many find their key there (`seen`).
 //! 2. The budget, by default the bytes that the filters take now, is spent on one filter per level,
 //!    for the existing tables with their sizes (`solve`).
 //! 3. Bits that save next to nothing are left out again.
-//! 4. Each level gets a sentence that says why (`words`).
+//! 4. Each level gets a sentence with the reason (`words`).
 //!
 //! Weights are measured, not modelled: a level gets no filter, however many keys it has, if every
 //! lookup that reaches it finds its key there. The effect of a filter is computed by theory.
 //!
-//! Invariants: a function of counters and options alone; nothing in the store changes. Called by
-//! [`Db::filter_advice`](crate::Db::filter_advice).
+//! Invariants: the advice is a function of counters and options alone, and changes nothing in the
+//! store. Called by [`Db::filter_advice`](crate::Db::filter_advice).
 
 mod seen;
 mod solve;
@@ -70,8 +70,8 @@ impl AdviceOptions {
     }
 
     /// Sets the cost of a wasted read on `level` (0, or 1 for the first level below that holds
-    /// data, and so on), in any unit shared by all levels: 0.1 if nine of ten are served by the
-    /// block cache, say. 0 to 1e12; 1 on levels that are not named. If a level is named twice, the
+    /// data, and so on), in any unit shared by all levels: for example 0.1 if the block cache
+    /// serves nine of ten. From 0 to 1e12; 1 on levels without a call. If a level is set twice, the
     /// last cost counts.
     #[must_use]
     pub fn read_cost(mut self, level: usize, cost: f64) -> Self {
@@ -106,7 +106,7 @@ impl AdviceVerdict {
     }
 }
 
-/// Filters of a level, or of all, and what they do per lookup that reaches tables.
+/// Filters of a level, or of all levels, and their effect per lookup that reaches tables.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct FilterFigures {
@@ -114,7 +114,7 @@ pub struct FilterFigures {
     pub bytes: u64,
     /// Wasted reads.
     pub wasted_reads: f64,
-    /// Their cost: the same number, unless [`AdviceOptions::read_cost`] says otherwise.
+    /// Their cost: the same number, unless [`AdviceOptions::read_cost`] sets another cost.
     pub wasted_cost: f64,
     /// Cache lines of filters touched: the CPU cost of probing.
     pub lines: f64,
@@ -149,7 +149,7 @@ pub struct LevelAdvice {
     pub hits: f64,
     /// The current filters: kind and bits per key, several if tables differ.
     pub filter_now: String,
-    /// What they do.
+    /// Their effect.
     pub now: FilterFigures,
     /// The recommended filter; if the verdict is to keep the current ones, the best one for the
     /// same bytes.
@@ -178,12 +178,12 @@ pub struct FilterAdvice {
     pub budget_bytes: u64,
     /// From the top; empty if there is no advice.
     pub levels: Vec<LevelAdvice>,
-    /// What all filters do now.
+    /// The effect of all filters now.
     pub now: FilterFigures,
-    /// What the recommended ones are expected to do.
+    /// The expected effect of the recommended filters.
     pub advised: FilterFigures,
     /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), if the filters
-    /// should change. A budget stays a budget, of the bytes requested: its tables get the current
+    /// should change. A budget stays a budget, of the requested bytes: the tables get its current
     /// choice by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or when they are compacted.
     pub policy: Option<FilterPolicy>,
 }

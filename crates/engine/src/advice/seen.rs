@@ -1,9 +1,9 @@
 //! The counters, and the tables they belong to.
 //!
-//! For each level, the counters hold the lookups that reached one of its tables without finding
-//! their key (`absent`), because it is nowhere or deeper, and those that found an entry there
-//! (`hits`), a value or a tombstone: either ends the lookup. So the number of a level's tables that
-//! a lookup of the first kind reaches is
+//! There are two counters for each level. `absent` counts the lookups that reached one of its
+//! tables without finding their key, because the key is in a deeper level or absent. `hits` counts
+//! the lookups that found an entry there, a value or a tombstone; either ends the lookup. So the
+//! number of a level's tables that a lookup of the first kind reaches is
 //!
 //! ```text
 //! reach = absent / (missing + hits of all deeper levels)
@@ -40,7 +40,7 @@ pub(super) struct Seen {
     pub(super) levels: Vec<SeenLevel>,
     /// Lookups that reached tables.
     pub(super) lookups: u64,
-    /// Those that found nothing.
+    /// Lookups that found nothing.
     missing: u64,
     /// Whether the last level has no filters, whatever the policy.
     pub(super) spares_last: bool,

@@ -74,7 +74,7 @@ fn check_costs(costs: &[(usize, f64)]) -> Result<(), TuningError> {
     Ok(())
 }
 
-/// The filter of each level: what the budget buys, without bits that save next to nothing.
+/// The filter of each level within the budget, without bits that save next to nothing.
 fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
     let mut rules = Rules::default();
     for level in &seen.levels {

@@ -124,7 +124,7 @@ fn advice_saves_as_many_reads_as_it_promises() {
     assert!((0.9..1.1).contains(&bytes), "{} bytes: {advice}", report.filter_bytes);
 }
 
-/// Filters by level, however good, would lift the limit of the budget.
+/// Filters set by level would lift the limit of the budget, however good they are.
 #[test]
 fn a_budget_stays_a_budget() {
     let db = grown("budget=10/key,kinds=paired|blocked");
@@ -159,7 +159,7 @@ fn where_all_hit_the_last_level_needs_none() {
     assert!(reason.contains("wrong for lookups of missing keys"), "{reason}");
     assert!(advice.levels[0].filter.to_string().starts_with("blocked:"), "the kind stays");
     assert!(advice.advised.bytes < advice.now.bytes, "{advice}");
-    // Not so for lookups of missing keys.
+    // Lookups of missing keys get other advice.
     let missing = db.filter_advice_with(&AdviceOptions::new().misses(1.0)).unwrap();
     assert!(missing.levels.last().unwrap().filter.bits_per_key() > 8.0, "{missing}");
     assert!(missing.to_string().contains("as given"), "{missing}");

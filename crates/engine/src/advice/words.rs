@@ -9,9 +9,9 @@ use super::{AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE, LevelAdvice};
 
 /// Below this many wasted reads per lookup, a level counts as never read in vain.
 const NEVER: f64 = 1e-5;
-/// Reads per lookup that are not noticeable: one in a thousand million lookups.
+/// Reads per lookup that are not noticeable: one in a billion lookups.
 const UNSEEN: f64 = 1e-9;
-/// Bits that are not worth mentioning.
+/// Differences in bits that are not worth mentioning.
 const ALIKE: f64 = 0.5;
 
 impl FilterAdvice {
@@ -94,7 +94,7 @@ impl FilterAdvice {
 }
 
 impl LevelAdvice {
-    /// Adds what the advice does not cover.
+    /// Adds notes on cases that the advice does not cover.
     fn note_exceptions(&mut self, seen: &SeenLevel, is_spared: bool) {
         if seen.has_foreign() {
             self.reason += "; filters of your own making are here, of which bytes and rate are what \

@@ -4,13 +4,13 @@
 //!    writer's core. While level 0 can wait that gains nothing: a later compaction takes more runs
 //!    at once, so that each byte is written fewer times.
 //! 2. So while memtables fill one after the other, no compaction starts that would leave no core to
-//!    the writers, unless level 0 comes near the slowdown, or the debt reaches a quarter of its
+//!    the writers, unless level 0 is near the slowdown, or the debt reaches a quarter of its
 //!    slowdown. While a compaction is deferred, filters are not made smaller for the budget either.
 //!    A table move that comes first is free and not deferred.
 //! 3. If no memtable has become full for a while, or a caller waits for compactions, all threads
 //!    take part.
 //!
-//! The gain is in docs/performance.md, *A core for writers*. Called by workers that look for a
+//! The gain is in docs/performance.md, *A core for writers*. Called by workers that search for a
 //! compaction.
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Failed jobs that are retried: pauses that double, which waiters get the error, and what
-//! statistics report.
+//! Failed jobs that are retried: the pauses between attempts, which double; which waiters get the
+//! error; and what statistics report.
 
 use std::fmt;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ impl JobFailures {
         }
     }
 
-    /// What statistics report at `now` for `job`, and when it last failed, if it ever did.
+    /// The statistics at `now` for `job`, and when it last failed, if it ever did.
     pub(crate) fn report(
         &self,
         job: BackgroundJob,

@@ -1,4 +1,4 @@
-//! What a batch expects of the store: checked atomically with the write.
+//! Conditions of a batch on the state of the store, which are checked atomically with the write.
 
 use super::WriteBatch;
 use crate::bounds::Bounds;
@@ -11,9 +11,9 @@ pub(crate) enum Condition {
     Absent(Vec<u8>),
     /// The key has this value.
     Value { key: Vec<u8>, value: Vec<u8> },
-    /// The key was not written since the moment that the write is compared with.
+    /// The key has not been written since the moment that the write is compared with.
     Unchanged(Vec<u8>),
-    /// No key of the range was.
+    /// No key of the range has been written since that moment.
     UnchangedRange(Bounds),
 }
 
@@ -39,7 +39,7 @@ impl Condition {
     }
 
     /// The conflict, if the key of this condition has been written to and now has `value`, or none.
-    /// A range is never met by a single key.
+    /// A condition on a range is never checked against a single key.
     pub(crate) fn conflict(&self, value: Option<&[u8]>) -> Option<Conflict> {
         match self {
             Self::Absent(key) if value.is_some() => Some(Conflict::new(key, Expected::Absent)),
@@ -58,8 +58,8 @@ impl WriteBatch {
     /// with the write. [`Db::write`](crate::Db::write) then returns
     /// [`Error::Conflict`](crate::Error::Conflict).
     ///
-    /// Tables are read before the write enters the queue, so that it delays no other write, and it
-    /// shares its commit, and its sync, with others.
+    /// Tables are read before the write enters the queue, so a conditional write delays no other
+    /// write, and shares its commit and its sync with others.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

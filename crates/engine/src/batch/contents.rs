@@ -28,7 +28,7 @@ pub enum BatchOp<'a> {
     Merge {
         /// The key.
         key: &'a [u8],
-        /// What the merge operator applies to its value.
+        /// The operand, which the merge operator applies to the key's value.
         operand: &'a [u8],
     },
     /// Deletes the keys in `from..to`.
@@ -117,7 +117,7 @@ impl<'a> BatchIter<'a> {
         if let Some(refused) = self.refused.next_if(|refused| refused.index == index) {
             return Some(BatchOp::Refused(*refused));
         }
-        // Our own encoding: every operation is there.
+        // The batch has encoded them itself, so every operation is there.
         Some(self.written.next()??.into())
     }
 }

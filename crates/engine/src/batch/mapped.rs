@@ -2,12 +2,12 @@
 //!
 //! A batch belongs to no store, and does not know how the store that it is written to keeps the
 //! default keyspace: as [`Space::Plain`] or as [`Space::Default`]. So it is encoded as follows, and
-//! encoded again when it is written if that differs:
+//! encoded again when it is written if the store differs:
 //!
 //! 1. A key of the default keyspace that begins with the marker gets the header that it has in a
 //!    store with keyspaces. Otherwise it could not be distinguished from a key of a keyspace.
-//! 2. A range of the default keyspace that has no end has none, as in a store without keyspaces.
-//!    Those of named keyspaces always have one.
+//! 2. A range of the default keyspace without an end is encoded without one, as in a store without
+//!    keyspaces. Ranges of named keyspaces always have an end.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn without_header(key: &[u8]) -> &[u8] {
     if id_of(key) == Some(DEFAULT_ID) { Space::Default.strip(key) } else { key }
 }
 
-/// What a batch has that depends on the store that it is written to.
+/// The properties of a batch that depend on the store that it is written to.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BatchMapping {
     /// The named keyspaces that it writes to or has conditions on.
@@ -124,36 +124,37 @@ impl WriteBatch {
         self.conditions.push(condition);
     }
 
-    /// Notes that it is on this keyspace.
+    /// Records that the batch is on this keyspace.
     pub(crate) fn add_keyspace(&mut self, keyspace: &Arc<KeyspaceState>) {
         add_once(&mut self.mapping.keyspaces, keyspace);
     }
 
-    /// Takes over what is noted of the keyspaces of `other`.
+    /// Takes over the keyspaces recorded for `other`.
     pub(super) fn join_keyspaces(&mut self, other: &Self) {
         other.mapping.keyspaces.iter().for_each(|keyspace| self.add_keyspace(keyspace));
         self.mapping.has_headers |= other.mapping.has_headers;
         self.mapping.has_open_end |= other.mapping.has_open_end;
     }
 
-    /// The named keyspaces that it is on.
+    /// The named keyspaces that the batch is on.
     pub(crate) fn keyspaces(&self) -> &[Arc<KeyspaceState>] {
         &self.mapping.keyspaces
     }
 
-    /// Whether it is on the default keyspace only, and encoded for every store.
+    /// Whether the batch is on the default keyspace only, and its encoding is the same in every
+    /// store.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.mapping.keyspaces.is_empty() && !self.depends_on_store()
     }
 
-    /// Whether its encoding depends on how the store keeps the default keyspace.
+    /// Whether the batch's encoding depends on how the store keeps the default keyspace.
     #[inline]
     pub(crate) fn depends_on_store(&self) -> bool {
         self.mapping.has_headers || self.mapping.has_open_end
     }
 
-    /// The batch as it is written to a store that keeps the default keyspace like this.
+    /// The batch as it is written to a store that keeps the default keyspace as `default`.
     pub(crate) fn for_store(&self, default: Space) -> Result<Cow<'_, Self>> {
         self.check()?;
         let is_right = match default == Space::Plain {
@@ -186,7 +187,7 @@ impl WriteBatch {
     }
 }
 
-/// Adds `keyspace` unless it is there. There are a few.
+/// Adds `keyspace` unless it is in the list, which is short.
 pub(crate) fn add_once(keyspaces: &mut Vec<Arc<KeyspaceState>>, keyspace: &Arc<KeyspaceState>) {
     if !keyspaces.iter().any(|other| Arc::ptr_eq(other, keyspace)) {
         keyspaces.push(Arc::clone(keyspace));
@@ -233,7 +234,7 @@ mod tests {
         assert!(joined.is_plain());
         joined.append(&batch);
         assert!(joined.depends_on_store() && joined.iter().eq(expected));
-        // Operation by operation, as one of them cannot be written.
+        // Compared operation by operation, because one of them cannot be written.
         let mut refused = sample();
         refused.put(vec![0; 1 << 17], "");
         assert_eq!(joined.append(&refused).iter().take(12).skip(6).collect::<Vec<_>>(), expected);

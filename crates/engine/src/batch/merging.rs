@@ -4,9 +4,9 @@ use super::{OpKind, WriteBatch};
 
 impl WriteBatch {
     /// Merges `operand` into `key`: from then on the key has the value that the store's
-    /// [`merge_operator`](crate::settings::WriteSettings::merge_operator) makes of the value so far
-    /// and the operand. Nothing is read for it: see [`Db::merge`](crate::Db::merge). The limits are
-    /// those of [`WriteBatch::put`].
+    /// [`merge_operator`](crate::settings::WriteSettings::merge_operator) computes from the
+    /// previous value and the operand. Nothing is read for this: see
+    /// [`Db::merge`](crate::Db::merge). The limits are those of [`WriteBatch::put`].
     ///
     /// ```
     /// use trommel::{Db, Merge, Options, WriteBatch};
@@ -24,13 +24,13 @@ impl WriteBatch {
         self.push_default(OpKind::Merge, key.as_ref(), operand.as_ref())
     }
 
-    /// Whether it merges operands.
+    /// Whether the batch merges operands.
     #[inline]
     pub(crate) fn has_operands(&self) -> bool {
         self.has_operands
     }
 
-    /// The keys that it merges operands into, as they are encoded.
+    /// The keys that the batch merges operands into, as they are encoded.
     pub(crate) fn merged_keys(&self) -> impl Iterator<Item = &[u8]> {
         let merges = self.operations().flatten().filter(|op| op.kind == OpKind::Merge);
         merges.map(|op| op.key)

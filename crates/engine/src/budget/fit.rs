@@ -4,15 +4,15 @@
 //!    go.
 //! 2. If that is not enough, because tables with less than planned stay as they are, the price is
 //!    raised until it is.
-//! 3. If no price is enough, because the minimum allowed is too much, tables lose their filters
-//!    altogether, starting with those worth least. So there always is a way.
+//! 3. If no price is enough, because the minimum sizes exceed the limit, tables lose their filters
+//!    altogether, starting with those worth least. So the limit can always be met.
 //! 4. Among the tables with too much, those that lose least per byte are taken first, and no more
 //!    of them than necessary, with a little headroom.
 //!
 //! The tables wait in the queue of the store's own rebuilds
 //! ([`rebuild_queue`](crate::rebuild_queue)), which is refilled with each version. Each rebuild
 //! takes at least one part in 64 from its table's filters, or all of them (`rebuild/job.rs`): so
-//! they come to an end, whatever the expected sizes.
+//! the rebuilds come to an end, whatever the expected sizes.
 
 use std::sync::Arc;
 
@@ -103,7 +103,8 @@ impl Engine {
     }
 }
 
-/// Sets the candidate to the best choice at `price`, if that is smaller than its filter.
+/// Sets the target of the candidate to the best choice at `price`, if that is smaller than its
+/// filter.
 fn aim(it: &mut Candidate<'_>, solver: &Solver, price: Price, built_for_planned: f64) {
     let keys = it.table.keys;
     it.to = solver.choose_near(it.level, keys, it.held.weight, price);

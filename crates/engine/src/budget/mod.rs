@@ -1,4 +1,4 @@
-//! A memory budget for filters: spent where a byte saves most, and enforced.
+//! A memory budget for filters, which is spent where a byte saves most, and enforced.
 //!
 //! 1. Before a job writes tables, the price of a byte is solved for the tree as it will be after
 //!    the job, with its upper levels full and level 0 half full ([`TreeShape`]). Each table of the
@@ -14,7 +14,7 @@
 //! 4. These filters, and others larger than they would be chosen now, are then rebuilt smaller in
 //!    the background ([`fit`]) until all built filters fit.
 //! 5. Filters of tables that have left the version are dropped as well: only scans still read those
-//!    tables, and they do without. A scan does not keep a table's filters.
+//!    tables, and scans do without their filters. A scan does not keep a table's filters.
 //!
 //! Invariant: filters in memory, pinned and cached, never exceed the current budget, whatever is
 //! read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates). If the budget
@@ -28,8 +28,8 @@
 //! Filters that keyspaces set for themselves count, but are neither chosen nor made smaller here:
 //! their bytes are taken off first, and the other tables share the rest ([`own`]).
 //!
-//! A filter that is too small is not rebuilt just because there is room again: that costs reads
-//! now, to save reads that may never come. Compactions and `rebuild_filters` do it;
+//! A filter that is too small is not rebuilt just because there is room again: a rebuild costs
+//! reads now, to save reads that may never come. Compactions and `rebuild_filters` enlarge it;
 //! [`BudgetReport::tables`] lists what each table should have.
 //!
 //! Nothing here runs in a lookup. A price is solved in the thread of the job that needs it, for
@@ -85,7 +85,7 @@ const FEWEST_MISSES: f64 = 0.01;
 /// by as much.
 const RESERVE: u64 = 200;
 /// Most times a job's price is raised if its filters do not fit: at first by the 64th root of 2,
-/// which takes a 50th of a bit from each key, then by ever more.
+/// which takes a 50th of a bit from each key, then by growing factors.
 const MOST_STEPS: i32 = 48;
 
 /// Longest wait for reads that are probing dropped filters, and the polling interval.
@@ -95,8 +95,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// The budget's choice for each table, by file number.
 pub(crate) type Planned = HashMap<u64, FilterSpec>;
 
-/// The miss rate that is planned for: the share of lookups that no table ends. One that ends at a
-/// tombstone finds nothing either, but does not go on to older tables.
+/// The miss rate that is planned for: the share of lookups that no table ends. A lookup that ends
+/// at a tombstone finds nothing either, but does not continue in older tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Misses {
     pub(crate) share: f64,
@@ -120,7 +120,7 @@ impl Engine {
         Misses { share, seen_in: Some(lookups) }
     }
 
-    /// What is known of the tree in addition to its tables.
+    /// The facts about the tree in addition to its tables.
     fn outlook(&self, version: &Version, own: OwnFilters) -> Outlook {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);
@@ -188,7 +188,7 @@ impl Engine {
         level: usize,
         purpose: &Purpose,
     ) -> Result<BudgetChoice, TuningError> {
-        // A load is no sign of how large the next runs are.
+        // The size of a load does not predict the size of the next runs.
         if level == 0 && purpose.reason != FilterReason::Load {
             self.statistics.budget_history.note_run(purpose.keys);
         }
@@ -235,7 +235,7 @@ impl Engine {
             if wasted < best.0 {
                 best = (wasted, spec);
             }
-            // Nothing has to be dropped for it: higher prices waste more.
+            // No filter has to be dropped for it: higher prices waste more.
             if takes(spec) <= room {
                 break;
             }
@@ -252,8 +252,8 @@ impl Engine {
         self.statistics.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.valued_keys()).unwrap_or(u64::MAX);
-        // From now on nothing beyond it is admitted; a lower limit takes effect once the excess is
-        // gone.
+        // From now on nothing beyond the limit is admitted; a lower limit takes effect once the
+        // excess has been released.
         let filters = self.memory.shares.filters();
         filters.set_limit(limit);
         let budget = options.filters.budget();

@@ -1,4 +1,4 @@
-//! Filters that keyspaces set for themselves: no budget chooses them, but one pays for them.
+//! Filters that keyspaces set for themselves: no budget chooses them, but they count towards it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ impl Engine {
         }
         let mut cursor = memtable.cursor();
         cursor.seek(&MARKER, MAX_SEQNO)?;
-        // The last keyspace, and the bits that each of its keys takes, if no budget says so.
+        // The last keyspace, and the bits that each of its keys takes, if it sets its filters
+        // itself.
         let (mut id, mut own_bits, mut bits) = (None, None, 0.0);
         while let Some(entry) = cursor.entry() {
             if id != id_of(entry.key) {

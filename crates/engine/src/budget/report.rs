@@ -1,7 +1,7 @@
 //! The budget report: the state of the budget, and how far each table is from its choice today.
 //!
-//! 1. The price is solved for the current tree. The choice for a table is what it would get if it
-//!    were written again now, in the same level.
+//! 1. The price is solved for the current tree. The choice for a table is the filter that it would
+//!    get if it were written again now, in the same level.
 //! 2. Its drift is the excess of its filter over that: bytes, and wasted reads.
 //! 3. The drift has a reason: the filter was built at another time, for another level, or under
 //!    another policy.
@@ -67,7 +67,7 @@ pub struct BudgetSpace {
     pub dropped_bytes: u64,
 }
 
-/// What the bytes of a budget are worth in reads.
+/// The value of a budget's bytes in reads.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct BudgetValue {
@@ -75,8 +75,8 @@ pub struct BudgetValue {
     /// are at their maximum, infinite if the floors exceed the budget. It is valid for a few bytes
     /// only: see `saved_by_a_mib`.
     pub price: f64,
-    /// Wasted reads per lookup that 1 MiB more of budget would save: the difference between the two
-    /// plans, so at most `planned_wasted_reads`.
+    /// Wasted reads per lookup that a budget larger by 1 MiB would save: the difference between the
+    /// two plans, so at most `planned_wasted_reads`.
     pub saved_by_a_mib: f64,
     /// The planned share of lookups that find nothing.
     pub misses: f64,
@@ -157,7 +157,7 @@ pub struct TableDrift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriftReason {
-    /// It does not, except for rounding.
+    /// It does not differ, except for rounding.
     AsPlanned,
     /// It is larger, because the table was built for a higher level: since then the table was moved
     /// down without being rewritten, or levels were opened above it.
@@ -171,9 +171,11 @@ pub enum DriftReason {
     OtherKind,
     /// It cannot be used: see [`FilterStats::unusable`](crate::FilterStats::unusable).
     Unusable,
-    /// A byte was worth more elsewhere when it was built: it is smaller than it would be today.
+    /// A byte was worth more elsewhere when the filter was built: it is smaller than it would be
+    /// today.
     WasDearer,
-    /// A byte was worth less elsewhere when it was built: it is larger than it would be today.
+    /// A byte was worth less elsewhere when the filter was built: it is larger than it would be
+    /// today.
     WasCheaper,
 }
 

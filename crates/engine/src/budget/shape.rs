@@ -6,7 +6,7 @@
 //!    and differ, so that the problem does not grow with the number of tables. Tables that are
 //!    mostly deleted are grouped by themselves. Each table of level 0 is solved by itself, if there
 //!    are few.
-//! 3. The inputs of a job are left out, and its outputs put in. Tables of keyspaces that set their
+//! 3. The inputs of a job are left out, and its outputs added. Tables of keyspaces that set their
 //!    filters themselves are left out, too; their levels count.
 //! 4. Upper levels fill and empty, and their filters take more bits per key than others; these bits
 //!    must not be taken from existing tables. So level 0 is planned half as full as it gets before
@@ -36,7 +36,7 @@ const MANY_KEYS: u64 = 1 << 16;
 /// average.
 const UNLIKE: u64 = 4;
 
-/// Expected keys are planned for, in each level, up to one part in this many of all.
+/// In each level, expected keys are planned for up to one part in this many of all keys.
 const MOST_TO_COME: u64 = 8;
 
 /// Most bytes of memory that the filters of a table take if they are not partitioned.
@@ -47,7 +47,7 @@ pub(super) fn held_bytes(table: &TableFile) -> u64 {
     }
 }
 
-/// What is known of a tree in addition to its tables.
+/// The facts about a tree in addition to its tables.
 #[derive(Debug)]
 pub(crate) struct Outlook {
     /// Whether the tables of the last level have filters.
@@ -127,7 +127,7 @@ impl TreeShape {
             if level == 0 {
                 builder.add_newest(&run, writes, &outlook);
             } else if run.is_empty() && writes.is_none() {
-                // Without a number yet, its filters are those of the next level.
+                // A level without a number yet gets the filters of the next one.
                 let number = number + usize::from(!has_number);
                 builder.add_empty(number, outlook.full[level].min(outlook.most_to_come()));
             } else {
@@ -218,7 +218,8 @@ impl Outlook {
 }
 
 impl Builder<'_> {
-    /// Adds level 0, newest first: expected runs, then what the job writes, then the tables.
+    /// Adds level 0, newest first: expected runs, then the tables that the job writes, then the
+    /// existing tables.
     fn add_newest(
         &mut self,
         tables: &[&Arc<TableFile>],

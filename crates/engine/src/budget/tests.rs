@@ -78,7 +78,8 @@ fn check_fits(db: &Db) {
     db.verify().unwrap();
 }
 
-/// A budget lowered on reopening: filters that are too large are rebuilt, by a job that has a name.
+/// A budget lowered on reopening: filters that are too large are rebuilt, by a job that is reported
+/// by its name.
 #[test]
 fn filters_that_are_too_large_are_rebuilt_until_they_fit() {
     for threads in [0, 2] {
@@ -126,7 +127,7 @@ fn filters_that_are_too_large_are_rebuilt_until_they_fit() {
 }
 
 /// Two workers at once: a table rebuilt by one is seen by the other before the queue is refilled.
-/// It is not taken again, when no smaller filter could be built and all would be dropped.
+/// It is not taken again: no smaller filter could then be built, and its filters would be dropped.
 #[test]
 fn a_table_rebuilt_by_another_worker_keeps_its_filters() {
     let vfs = in_memory();
@@ -207,14 +208,14 @@ fn any_budget_is_reached() {
             let rebuilt = db.stats().background.filter_rebuilds.tables;
             let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
             assert!(rebuilt <= 5 * tables, "{filters}: {rebuilt} rebuilds of {tables} tables");
-            // And it stays so.
+            // The filters stay within the budget.
             db.wait_idle().unwrap();
             assert_eq!(db.stats().background.filter_rebuilds.tables, rebuilt);
         }
     }
 }
 
-/// The floors of a budget may exceed it. The budget is kept, and the report says why.
+/// The floors of a budget may exceed it. The budget is kept, and the report gives the reason.
 #[test]
 fn floors_give_way_to_the_budget() {
     for filters in ["budget=6/key,L0-=8..", "budget=2KiB,L0-=10.."] {
@@ -293,7 +294,7 @@ fn a_read_that_fails_once_takes_no_filter_away() {
     }
 }
 
-/// Tables whose data repeatedly cannot be read lose their filters, which reads nothing of them.
+/// Tables whose data repeatedly cannot be read lose their filters; removing those reads nothing.
 #[test]
 fn a_table_that_cannot_be_read_goes_without() {
     let disk = SimDisk::new();
@@ -354,7 +355,7 @@ fn a_tree_that_grows_stays_within_its_bytes() {
                 check_fits(&db);
             }
         }
-        // Ascending keys are never merged: only rebuilds could do it.
+        // Ascending keys are never merged, so only rebuilds could make the filters smaller.
         assert!(db.stats().background.filter_rebuilds.tables > 0);
         check(&db);
         let report = budget(&db);
@@ -365,8 +366,9 @@ fn a_tree_that_grows_stays_within_its_bytes() {
     }
 }
 
-/// A table whose hidden versions operands need is not rewritten for them twice. New filters made it
-/// forget that: rewrites and rebuilds for the budget followed each other for ever.
+/// A table whose hidden versions operands need is not rewritten for them twice. Regression: new
+/// filters removed that mark, and rewrites and rebuilds for the budget followed each other without
+/// end.
 #[test]
 fn new_filters_are_no_reason_to_rewrite_a_table() {
     let never = Merge::associative("never", |_, _, _| Err("not today".to_owned()));

@@ -1,9 +1,10 @@
-//! A batch as a change feed yields it: by the keys and the keyspaces that users know.
+//! A batch as a change feed yields it, in terms of keyspaces and user keys.
 //!
-//! 1. Time marks, and what is about the catalog, are left out. A batch that begins the catalog or
-//!    creates a keyspace is nothing else; one that drops a keyspace deletes all of its keys, too.
-//! 2. In a store with keyspaces, the header of a key says which one it belongs to. What was written
-//!    before the first keyspace has no headers: the catalog states up to which sequence number.
+//! 1. Time marks and entries of the catalog are left out. A batch that begins the catalog or
+//!    creates a keyspace contains nothing else; one that drops a keyspace also deletes all of its
+//!    keys.
+//! 2. In a store with keyspaces, the header of a key identifies its keyspace. Keys written before
+//!    the first keyspace have no headers; the catalog states up to which sequence number.
 //! 3. The name of a keyspace is in the catalog, or was in an entry of the catalog that the feed has
 //!    passed.
 
@@ -51,7 +52,7 @@ pub struct ChangedBatch {
 pub struct ChangedOp<'a> {
     /// The keyspace that it changes.
     pub keyspace: ChangedKeyspace<'a>,
-    /// What it does, by the keys of that keyspace. Never [`BatchOp::TimeMark`] nor
+    /// The operation, on keys of that keyspace. Never [`BatchOp::TimeMark`] nor
     /// [`BatchOp::Refused`].
     pub op: BatchOp<'a>,
 }
@@ -69,7 +70,7 @@ pub enum ChangedKeyspace<'a> {
         /// Its number, which no other keyspace of the store ever has.
         id: u32,
     },
-    /// One that was dropped since, whose name is no longer known.
+    /// A keyspace that has been dropped since, and whose name is no longer known.
     Dropped {
         /// Its number.
         id: u32,
@@ -81,8 +82,8 @@ pub enum ChangedKeyspace<'a> {
 pub(super) struct PassedNames(BTreeMap<u32, Arc<str>>);
 
 impl ChangedBatch {
-    /// The batch as users know it; `None` if it is only about the store itself. `plain_to` is the
-    /// last sequence number of the writes without headers, if there are others.
+    /// The batch in terms of user keys; `None` if it only concerns the store itself. `plain_to` is
+    /// the last sequence number of the writes without headers, if any have them.
     pub(super) fn of(
         logged: FoundBatch,
         plain_to: Option<SeqNo>,
@@ -184,7 +185,7 @@ fn is_named(id: &u32) -> bool {
 }
 
 impl PassedNames {
-    /// Takes what a batch says about keyspaces. Returns whether that is all that it does.
+    /// Records the names of keyspaces in a batch. Returns whether the batch contains nothing else.
     fn take(&mut self, logged: &FoundBatch) -> bool {
         let catalog = Space::Named(CATALOG_ID);
         let (mut is_internal, mut dropped) = (false, None);

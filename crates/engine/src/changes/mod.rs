@@ -1,20 +1,20 @@
 //! Change feeds: the committed batches of a store, in order, from its logs.
 //!
 //! 1. *Which logs.* Those that the store needs, and [archived](crate::log_archive) ones. A feed
-//!    begins with the last log that begins with a wanted batch or an earlier one.
+//!    begins with the last log whose first batch is a wanted one or an earlier one.
 //! 2. *Nothing is skipped.* Each record states its first sequence number, and there is a record for
-//!    every number, except for sorted loads and lost logs. So a feed that counts notices what is
-//!    missing, whatever the reason, and reports it. Batches that a recovery has copied to its new
-//!    log come twice; the second is not wanted.
+//!    every number, except for sorted loads and lost logs. So a feed detects missing batches by
+//!    counting, whatever the reason, and reports them. Batches that a recovery has copied to its
+//!    new log occur twice; the second is skipped.
 //! 3. *Nothing is shown too early.* A step reads up to the number that is visible when it begins.
-//! 4. *Nothing is taken back.* What a step has read is made durable before any of it is passed on,
-//!    with its log and all earlier ones, unless the writer has. The feed syncs the files itself, so
-//!    that no writer waits. Without this, a power failure could take away what a consumer has seen,
-//!    and give its number to another write.
+//! 4. *Nothing is taken back.* The batches that a step has read are made durable before any of them
+//!    is passed on, with its log and all earlier ones, unless the writer has done so. The feed
+//!    syncs the files itself, so that no writer waits. Without this, a power failure could remove a
+//!    batch that a consumer has seen, and another write could get its number.
 //! 5. *Users' keys.* Headers, the catalog and time marks are hidden: [`batch`].
 //!
-//! A step reads about a MiB of batches. No file stays open between two steps, and nothing knows of
-//! a feed: a log that it has not read may go.
+//! A step reads about a MiB of batches. No file stays open between two steps, and the store does
+//! not know of its feeds: a log that a feed has not read may be removed.
 
 mod batch;
 mod reader;
@@ -39,24 +39,24 @@ pub use batch::{ChangedBatch, ChangedKeyspace, ChangedOp};
 
 /// A change feed: the committed batches of a store after a sequence number, in order, each once.
 ///
-/// The iterator ends when it has yielded all that is there, and goes on when there is more:
-/// [`Changes::wait`] waits for that. After an error it is over; [`Changes::position`] says where to
-/// begin the next one.
+/// The iterator ends when it has yielded all batches so far, and continues when there are more:
+/// [`Changes::wait`] waits for that. After an error the feed is over; [`Changes::position`] returns
+/// where to begin the next one.
 ///
 /// A batch is yielded once readers can see it, and once it is durable: the feed syncs the log
-/// itself, whatever the [`Durability`](crate::Durability) of the write. So no crash takes away what
-/// a feed has yielded, and a consumer that stores the [sequence number](ChangedBatch::seqno) of the
-/// last batch together with what it made of it, and begins after that number when it is started
-/// again, gets each batch exactly once.
+/// itself, whatever the [`Durability`](crate::Durability) of the write. So no crash removes a batch
+/// that a feed has yielded, and a consumer that stores the [sequence number](ChangedBatch::seqno)
+/// of the last batch atomically with its own results, and begins after that number when it
+/// restarts, gets each batch exactly once.
 ///
-/// Entries that expire, or that a [compaction filter](crate::CompactionFilter) removes, are no
-/// changes. A merge is yielded with its operand. Keyspaces that are created are not mentioned; one
-/// that is dropped is the deletion of all of its keys. What [`Db::load_sorted`] loads is in no log:
-/// a feed that comes to it ends with [`Error::ChangesMissing`].
+/// Entries that expire, or that a [compaction filter](crate::CompactionFilter) removes, are not
+/// changes. A merge is yielded with its operand. The creation of a keyspace is not yielded; a drop
+/// is yielded as the deletion of all of its keys. What [`Db::load_sorted`] loads is in no log: a
+/// feed that reaches it ends with [`Error::ChangesMissing`].
 ///
 /// It keeps the store open like a handle; once the store is closed by [`Db::close`], it ends with
-/// [`Error::Closed`]. It knows of logs only what the store keeps, and does not keep them: see
-/// [`WriteSettings::log_archive_bytes`](crate::settings::WriteSettings::log_archive_bytes).
+/// [`Error::Closed`]. It can read only the logs that the store keeps, and does not keep any itself:
+/// see [`WriteSettings::log_archive_bytes`](crate::settings::WriteSettings::log_archive_bytes).
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,7 +77,7 @@ pub use batch::{ChangedBatch, ChangedKeyspace, ChangedOp};
 #[must_use = "it yields the changes"]
 pub struct Changes {
     reader: BatchReader,
-    /// Batches that were read, are visible and durable.
+    /// Batches that have been read, and are visible and durable.
     ready: VecDeque<ChangedBatch>,
     /// The sequence number of the last batch that was yielded.
     position: SeqNo,
@@ -92,19 +92,19 @@ pub struct Changes {
 
 impl Db {
     /// The committed batches after the sequence number `seqno`, in order: see [`Changes`]. Each
-    /// write returns its own ([`Db::put`], [`Db::write`]), and a batch is yielded if its last one
-    /// is larger than `seqno`. 0 begins with the first write; the number of a
-    /// [snapshot](crate::Snapshot::seqno) begins after what the snapshot sees.
+    /// write returns its sequence number ([`Db::put`], [`Db::write`]), and a batch is yielded if
+    /// its last one is larger than `seqno`. 0 begins with the first write; the number of a
+    /// [snapshot](crate::Snapshot::seqno) begins after the writes that the snapshot sees.
     ///
-    /// The setting
-    /// [`log_archive_bytes`](crate::settings::WriteSettings::log_archive_bytes) says how much of
-    /// the past is kept. A read-only store and a [`Follower`](crate::Follower) have feeds of what
-    /// they see, from what the owner of the store keeps.
+    /// The setting [`log_archive_bytes`](crate::settings::WriteSettings::log_archive_bytes)
+    /// determines how much of the past is kept. A read-only store and a
+    /// [`Follower`](crate::Follower) have feeds of the writes that they see, from the logs that the
+    /// owner of the store keeps.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if `log_archive_bytes` is 0, or the store has no log;
-    /// [`Error::ChangesMissing`] if the next batch is not in the logs any more, with the oldest
-    /// sequence number that is; [`Error::ChangesAhead`] if the store does not have `seqno`;
+    /// [`Error::ChangesMissing`] if the next batch is no longer in the logs, with the oldest
+    /// sequence number that is in them; [`Error::ChangesAhead`] if the store does not have `seqno`;
     /// [`Error::Closed`]; [`Error::Io`] and [`Error::Corruption`] of a log.
     ///
     /// ```
@@ -271,10 +271,10 @@ impl Changes {
         if visible <= before {
             return Ok(false);
         }
-        // After what is visible: a catalog is known before its headers are.
+        // Read after `visible`, so that the catalog is known before keys with headers are read.
         let plain_to = self.store.plain_to()?;
         let mut found = Vec::new();
-        // What was found before an error comes first.
+        // Batches found before an error are yielded first.
         self.failure = match self.reader.read(engine, visible, &mut found) {
             Ok(ReadEnd::CaughtUp | ReadEnd::Enough) => None,
             Ok(ReadEnd::Gap { oldest }) => {

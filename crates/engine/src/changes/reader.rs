@@ -48,7 +48,7 @@ enum LogStop {
     Call(ReadEnd),
     /// At its end, or at its end for now.
     End,
-    /// It is gone.
+    /// The log was removed.
     Gone,
 }
 
@@ -64,17 +64,18 @@ struct PresentLogs {
 /// How far the logs of a store were read.
 #[derive(Debug)]
 pub(super) struct BatchReader {
-    /// The last sequence number that was read, or is not wanted.
+    /// The last sequence number that has been read, or skipped.
     seqno: SeqNo,
     /// The log that is read now.
     tail: Option<LogTail>,
-    /// The log, and the offset in it, up to which all that was read is durable.
+    /// The log, and the offset in it, up to which everything read is durable.
     durable_to: (u64, u64),
 }
 
 impl PresentLogs {
     fn of(engine: &Engine) -> Result<Self> {
-        // First the needed ones: an archived log has its second name before it leaves the view.
+        // The needed logs are listed first: an archived log has its second name before it leaves
+        // the view.
         let view = engine.view.load_full();
         let needed = view.memtables().flat_map(|memtable| memtable.logs()).filter(|log| *log != 0);
         let needed = needed.collect();
@@ -97,7 +98,7 @@ impl PresentLogs {
             true => archived_log_path(&engine.files.dir, number),
             false => log_path(&engine.files.dir, number),
         };
-        // Where a log without an end marker ends, its own bytes say.
+        // The end of a log without an end marker follows from its own bytes.
         LogTail::new(path, FileKind::Log, number, None)
     }
 }
@@ -113,15 +114,16 @@ impl BatchReader {
         self.seqno
     }
 
-    /// Adds the next batches to `found`, none of which is newer than `visible`. All up to that
-    /// number are in the logs, if they ever were.
+    /// Adds the next batches to `found`, none of which is newer than `visible`. All batches up to
+    /// that number are in the logs, if they ever were.
     pub(super) fn read(
         &mut self,
         engine: &Engine,
         visible: SeqNo,
         found: &mut Vec<FoundBatch>,
     ) -> Result<ReadEnd> {
-        // The log after the current one, which was there before that was read: so that is complete.
+        // The log after the current one. If it existed before the current one was read to its end,
+        // the current one is complete.
         let mut next = None;
         while self.seqno < visible {
             if self.tail.is_none() {
@@ -151,7 +153,8 @@ impl BatchReader {
         Ok(ReadEnd::CaughtUp)
     }
 
-    /// The last log that begins with a wanted batch or an earlier one; the oldest if there is none.
+    /// The last log whose first batch is a wanted one or an earlier one; the oldest log if there is
+    /// none.
     fn first_log(&self, engine: &Engine, logs: &PresentLogs) -> Result<Option<LogTail>> {
         let mut oldest = None;
         for number in logs.numbers().into_iter().rev() {
@@ -206,7 +209,8 @@ impl BatchReader {
         match read {
             Ok(_) => Ok(stop),
             Err(error) if is_missing(&error) => {
-                // It has become obsolete, and may have been archived; then it was removed there.
+                // The log has become obsolete. It may have been archived, and then removed from the
+                // archive.
                 let archived = archived_log_path(&engine.files.dir, tail.number());
                 let was_archived = path == archived;
                 tail.rename(archived);
@@ -228,8 +232,8 @@ impl BatchReader {
     }
 }
 
-/// Makes the logs with these numbers durable, unless everything up to `seqno` is known to be. An
-/// archived log is, and so is what is in tables.
+/// Makes the logs with these numbers durable, unless everything up to `seqno` is known to be
+/// durable. Archived logs are durable, and so are tables.
 pub(super) fn sync_up_to(
     engine: &Engine,
     seqno: SeqNo,
@@ -247,8 +251,8 @@ pub(super) fn sync_up_to(
     engine.access.check_unpoisoned()
 }
 
-/// Makes a log durable. One that is missing has become obsolete: its contents are in tables, which
-/// are.
+/// Makes a log durable. A missing log has become obsolete: its contents are in tables, which are
+/// durable.
 fn sync(engine: &Engine, path: &Path) -> Result<()> {
     let Err(source) = engine.files.vfs.sync_file(path) else { return Ok(()) };
     if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) {

@@ -78,7 +78,7 @@ fn missing(error: Error) -> (SeqNo, SeqNo) {
     }
 }
 
-/// A feed may be read by another thread, for as long as that likes.
+/// A feed may be moved to another thread, and read there for as long as needed.
 #[test]
 fn feeds_may_go_to_another_thread() {
     fn may_go<T: Send + 'static>() {}
@@ -108,7 +108,7 @@ fn batches_come_back_in_order_across_rotations_and_opens() {
             }
         }
         assert!(db.stats().archive.logs > 0, "{:?}", db.stats().archive);
-        // Every second time as if killed.
+        // Every second time the store is not closed, as if the process were killed.
         if round % 2 == 0 {
             db.close().unwrap();
         } else {
@@ -164,8 +164,8 @@ fn a_feed_waits_for_writes_and_ends_with_the_store() {
     assert!(matches!(over, Error::Closed), "{over}");
 }
 
-/// The oldest logs go, as many as their bytes allow; a feed that needs them gets an error that says
-/// where it can go on.
+/// The oldest logs are removed once the others have the configured bytes; a feed that needs them
+/// gets an error with the position from which it can continue.
 #[test]
 fn the_archive_keeps_the_bytes_it_is_set_to() {
     const KEPT: u64 = 256 << 10;
@@ -189,7 +189,7 @@ fn the_archive_keeps_the_bytes_it_is_set_to() {
     assert_eq!(since(&db, oldest - 1), expected[oldest as usize - 1..]);
     let (after, _) = missing(db.changes_since(oldest - 2).unwrap_err());
     assert_eq!(after, oldest - 2);
-    // One that was reading: no batch is skipped before the error.
+    // A feed that was reading: no batch is skipped before the error.
     let (seen, errors): (Vec<_>, Vec<_>) = slow.by_ref().partition(Result::is_ok);
     assert_eq!(batches(seen.into_iter()), expected[10..slow.position() as usize]);
     let error = errors.into_iter().next().unwrap().unwrap_err();
@@ -264,8 +264,8 @@ fn what_was_yielded_from_several_logs_is_durable() {
     assert_eq!(since(&db, 0), yielded);
 }
 
-/// Regression: a consumer that began after a snapshot had copied what a power failure took back,
-/// and missed the writes that got the same numbers afterwards.
+/// Regression: a consumer that began after a snapshot had copied writes that a power failure took
+/// back, and missed the later writes that got the same numbers.
 #[test]
 fn what_a_feed_begins_after_is_durable() {
     let disk = SimDisk::new();
@@ -279,7 +279,8 @@ fn what_a_feed_begins_after_is_durable() {
     assert_eq!((db.snapshot().seqno(), db.iter().count()), (20, 20));
 }
 
-/// Without the sync, a power failure would give the number of a batch that was yielded to another.
+/// Without the sync, a batch written after a power failure could get the number of a batch that was
+/// yielded.
 #[test]
 fn a_failed_sync_poisons_and_yields_nothing() {
     let disk = SimDisk::new();
@@ -294,7 +295,7 @@ fn a_failed_sync_poisons_and_yields_nothing() {
     assert!(matches!(db.put("c", "3"), Err(Error::Poisoned { .. })));
     let poisoned = db.changes_since(1).unwrap_err();
     assert!(matches!(poisoned, Error::Poisoned { .. }), "{poisoned}");
-    // Nor does a feed begin after what a crash may take back.
+    // A feed does not begin after writes that a crash may take back, either.
     let poisoned = db.changes_since(db.snapshot().seqno()).unwrap_err();
     assert!(matches!(poisoned, Error::Poisoned { .. }), "{poisoned}");
 }
@@ -324,7 +325,7 @@ fn what_is_loaded_is_reported_as_missing() {
     let error = changes.next().unwrap().unwrap_err();
     assert_eq!(missing(error), (before, loaded + 1));
     assert_eq!(since(&db, loaded), []);
-    // And one among others.
+    // A load between other writes.
     let after = db.put("b", "2").unwrap();
     assert_eq!(missing(db.changes_since(before).unwrap_err()), (before, after));
     assert_eq!(since(&db, after - 1), [(after, "b=2".to_owned())]);
@@ -387,7 +388,7 @@ fn keyspaces_are_named_and_the_catalog_is_hidden() {
     assert_eq!(ops(&db, after), late);
 }
 
-/// The marks of time between the writes are hidden, and their numbers are no gaps.
+/// The time marks between the writes are hidden, and their numbers do not count as gaps.
 #[test]
 fn merges_are_operands_and_time_marks_are_hidden() {
     let (disk, clock) = (SimDisk::new(), WallClock::default());
@@ -453,8 +454,8 @@ fn readers_and_followers_have_feeds_of_what_they_see() {
     assert_eq!(since(&db, 1_400), expected[1_400..]);
 }
 
-/// Archived logs belong to the store: they are no orphans, are verified, and go with it; copies of
-/// the store begin without a past.
+/// Archived logs belong to the store: they are not orphans, are verified, and are removed with it;
+/// copies of the store begin without archived logs.
 #[test]
 fn archived_logs_are_files_of_the_store() {
     let disk = SimDisk::new();
@@ -467,7 +468,7 @@ fn archived_logs_are_files_of_the_store() {
     assert!(archived("db").len() > 3 && archived("copy").is_empty());
     let report = Db::verify_dir("db", &options(disk.clone())).unwrap();
     assert!(report.orphans.is_empty() && report.damage.is_empty(), "{report:?}");
-    // And the manifest, and the log.
+    // The other two are the manifest and the log.
     assert_eq!(report.logs, archived("db").len() as u64 + 2);
     let copy = Db::open("copy", options(disk.clone())).unwrap();
     assert_eq!(missing(copy.changes_since(0).unwrap_err()).1, copy.snapshot().seqno() + 1);

@@ -8,8 +8,7 @@
 //!    level below the output level): outputs that end where grandparents end overlap fewer of them.
 //!    That saves 15 of 100 bytes written by a random fill of 2000 runs, and tables average 0.8 of
 //!    the target;
-//! 3. when it overlaps so many bytes of grandparents that its own next compaction would be too
-//!    large.
+//! 3. when its overlap with grandparents would make its own next compaction too large.
 //!
 //! Invariant: never between two versions of one user key. Two tables of a level that share a key
 //! could be moved apart, the newer version below the older (leveldb 320).
@@ -38,7 +37,7 @@ pub(crate) struct OutputCutter {
 
 impl OutputCutter {
     /// A cutter for a compaction with these grandparents, in key order. Without grandparents,
-    /// `even` may set the size of outputs that divides what is written evenly.
+    /// `even` may set the size of outputs that divides the output evenly.
     pub(crate) fn new(
         grandparents: Vec<Grandparent>,
         options: &CompactionOptions,

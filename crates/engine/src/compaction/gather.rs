@@ -7,9 +7,9 @@
 //! 3. A neighbour within the tables of the output level that are rewritten anyway costs only its
 //!    own bytes, and joins while the job stays within its limit.
 //! 4. Large runs of level 0 that overlap nothing are moved together, unread.
-//! 5. Small ones are merged into one table, together with what is between them in the output level,
-//!    if that is little: moved one by one they would stay small tables for ever, each adding to the
-//!    version.
+//! 5. Small ones are merged into one table, together with the tables between them in the output
+//!    level, if these are small: moved one by one they would stay small tables forever, each adding
+//!    to the version.
 //!
 //! A plan looks at each unit a bounded number of times; finding the groups of level 0 sorts it
 //! once.
@@ -168,8 +168,8 @@ impl Planner<'_> {
         };
         let unit = |at| run.get(at).map(Unit::of);
         let mut gathered = self.gather(level, unit, closed(&seed)?, output_level)?;
-        // A neighbour that joined may share a key with the next one, though none of our versions
-        // has such tables.
+        // A neighbour that joined may share a key with the next one, though no version of Trommel
+        // writes such tables.
         while let Some(wider) = closed(&gathered.units).filter(|all| *all != gathered.units) {
             gathered = self.gather(level, unit, wider, output_level)?;
         }

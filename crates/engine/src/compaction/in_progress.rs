@@ -28,7 +28,8 @@ pub(crate) enum JobStep {
 #[derive(Debug, Default)]
 pub(crate) struct InProgress {
     jobs: Vec<RunningJob>,
-    /// File numbers of the tables that all jobs hold: their inputs, and what they have installed.
+    /// File numbers of the tables that all jobs hold: their inputs, and the tables that they have
+    /// installed.
     busy: HashSet<u64>,
     next_id: u64,
 }

@@ -4,8 +4,8 @@
 //! every snapshot, and the present, sees both or neither. In steps, newest version first:
 //!
 //! 1. The newest version of each stripe is kept: some reader may see it. The older versions of the
-//!    stripe are hidden from all readers, except below merge operands: of these all are kept, and
-//!    the first version that is none.
+//!    stripe are hidden from all readers, except below merge operands: all operands are kept, and
+//!    the first version below them.
 //! 2. Of these, one that a range tombstone deletes for the oldest reader of its stripe, and so for
 //!    all of them, is hidden too. So is one that has expired: expiry is a range tombstone over all
 //!    keys ([`expiry`](crate::expiry)).
@@ -38,7 +38,7 @@ pub(crate) enum EntryFate {
     Operand,
 }
 
-/// Decides which entries of one merge are kept.
+/// Decides which entries of one merge of sorted runs are kept.
 #[derive(Debug)]
 pub(crate) struct DropRule {
     /// Ascending.
@@ -75,7 +75,7 @@ impl DropRule {
     /// No range tombstone up to this sequence number deletes any entry that the rule keeps.
     pub(crate) fn ranges_applied(&self) -> SeqNo {
         let newest = self.ranges.last().map_or(0, RangeCursor::newest);
-        // Newer ones leave what the oldest snapshot sees.
+        // Newer tombstones leave the entries that the oldest snapshot sees.
         newest.min(self.snapshots.first().copied().unwrap_or(MAX_SEQNO))
     }
 
@@ -96,8 +96,8 @@ impl DropRule {
             return EntryFate::Hidden;
         }
         (self.stripe, self.is_open) = (Some(stripe), false);
-        // The readers of the stripe see the same tombstones that are newer than the entry, or the
-        // stripe's end is above them all.
+        // Of the tombstones that are newer than the entry, all readers of the stripe see the same
+        // ones, or the stripe ends above all of them.
         if self.ranges.get_mut(stripe).is_some_and(|ranges| ranges.deletes(key, seqno)) {
             return EntryFate::Hidden;
         }
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(kept(&[8, 6], &again, false), [9, 7, 5]);
     }
 
-    /// Below operands, everything is needed down to the first version that is none, in each stripe.
+    /// Below operands, everything is needed down to the first version that is not an operand, in
+    /// each stripe.
     #[test]
     fn operands_need_what_is_below_them() {
         const MERGE: EntryKind = EntryKind::Merge;

@@ -5,17 +5,18 @@
 //! 1. Each level gets a score ([`Shape`]); levels with a score of at least 1 are tried, the highest
 //!    first.
 //! 2. Level 0 offers its groups of overlapping runs, the largest first: a run that is moved down
-//!    takes every older run it overlaps along. A deeper level offers its tables, first the one that
-//!    overlaps the fewest bytes of the next level per byte of its own: that moves most bytes down
-//!    per byte written (a random fill of 2000 runs writes each byte 13 times; 19 times if tables
-//!    are picked at random). Tombstones count double, because they free what they overlap.
+//!    takes along every older run that it overlaps. A deeper level offers its tables, first the one
+//!    that overlaps the fewest bytes of the next level per byte of its own: that moves most bytes
+//!    down per byte written (a random fill of 2000 runs writes each byte 13 times; 19 times if
+//!    tables are picked at random). Tombstones count double, because they free what they overlap.
 //! 3. The offer is joined by all tables of the output level that it overlaps, and by tables of its
 //!    own level that add no output-level table.
 //! 4. Runs of level 0 that would fill the base level above its target go through it: with the
-//!    tables they overlap there, into the level below. Bytes that would have to move on at once are
-//!    written once, not twice, and the base level is empty for the next runs. This is limited to
-//!    compactions of bounded size ([`CompactionOptions::max_through_bytes`]), which occur in stores
-//!    of up to a few times the base level's size and in small parts of the key space.
+//!    tables they overlap there, into the level below. Bytes that would have to move further at
+//!    once are written once, not twice, and the base level is empty for the next runs. This is
+//!    limited to compactions of bounded size ([`CompactionOptions::max_through_bytes`]), which
+//!    occur in stores of up to a few times the base level's size and in small parts of the key
+//!    space.
 //! 5. An offer that would conflict with a running plan is refused, and the next one tried.
 //! 6. If a caller waits for the store to become idle and nothing is left to do, a group of fewer
 //!    runs than the trigger is compacted too, if it overlaps little of the base level: lookups and
@@ -25,8 +26,8 @@
 //!    0 that overlap nothing are moved together; small ones are merged into one table instead
 //!    ([`gather`](super::gather)).
 //! 8. If there is nothing else to do, tables with entries that no reader can see are rewritten in
-//!    place, tombstones are brought down to what they delete, and small neighbours are merged
-//!    ([`upkeep`](super::upkeep)).
+//!    place, tombstones are moved down to the entries that they delete, and small neighbours are
+//!    merged ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
@@ -158,8 +159,8 @@ impl Plan {
     }
 }
 
-/// The next compaction that `version` needs and the running plans allow. What only readers before
-/// the `oldest` snapshot could see is obsolete; without snapshots, `oldest` is
+/// The next compaction that `version` needs and the running plans allow. Entries that only readers
+/// before the `oldest` snapshot could see are obsolete; without snapshots, `oldest` is
 /// [`MAX_SEQNO`](trommel_base::MAX_SEQNO).
 pub(crate) fn plan(
     version: &Version,
@@ -250,7 +251,7 @@ impl Planner<'_> {
     }
 
     /// Compacts a group of few overlapping runs of level 0 into the base level, if no more runs are
-    /// expected and it is cheap.
+    /// expected and the compaction is cheap.
     fn few_runs(&self, shape: &Shape) -> Option<Plan> {
         let enough = self.options.few_runs()?;
         let groups = Groups::of(self);
@@ -444,8 +445,8 @@ mod tests {
     }
 
     /// Level 0 compacted past a level that holds older data makes deleted keys reappear (leveldb
-    /// 184, rocksdb 2722, badger 2143). The base level alone should prevent it; this is the second
-    /// lock.
+    /// 184, rocksdb 2722, badger 2143). The choice of the base level alone should prevent that;
+    /// this check is a second safeguard.
     #[test]
     fn nothing_passes_older_data_on_its_way_down() {
         let busy = InProgress::default();

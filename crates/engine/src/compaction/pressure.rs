@@ -38,7 +38,7 @@ pub(crate) enum Cause {
 pub(crate) enum Pressure {
     /// Nothing.
     None,
-    /// Write no more than this rate, all together.
+    /// Write at no more than this rate, all writers together.
     Delay {
         /// Bytes per second; at least 1.
         rate: u64,

@@ -7,9 +7,9 @@
 //! 1. Treat all bytes below level 0 as if they were in the last level.
 //! 2. While that is more than the base level may hold, open the level above, with a target smaller
 //!    by the level ratio. No target is smaller than the base level's size: a level smaller than
-//!    what one compaction of level 0 brings would be rewritten for nothing. The base level itself
+//!    what one compaction of level 0 brings would be rewritten to no purpose. The base level itself
 //!    may hold twice that before a level is opened above it, unless it is the last: a fill writes
-//!    up to 6 of 100 bytes more, and lookups and scans have one run less to search.
+//!    up to 6 of 100 bytes more, and lookups and scans have one run fewer to search.
 //! 3. The topmost level opened this way is needed. Level 0 is compacted into it, or into a level
 //!    above it that still holds tables (or is about to), because newer data must not pass below
 //!    older data.

@@ -2,29 +2,28 @@
 //! small ones are merged.
 //!
 //! 1. *Dead entries.* A compaction keeps an older version of a key for as long as a snapshot sees
-//!    it, and nothing revisits it: its table may stay for ever. The manifest's counts of entries
-//!    and keys say how many such versions a table has. Once the oldest snapshot is as new as the
-//!    whole table, a rewrite is certain to drop all of them, except those that merge operands need:
-//!    which these are is not in the manifest, so a table may be rewritten once in vain, and again
+//!    it, and nothing revisits it: its table may stay forever. The manifest's counts of entries and
+//!    keys show how many such versions a table has. Once the oldest snapshot is as new as the whole
+//!    table, a rewrite is certain to drop all of them, except those that merge operands need. The
+//!    manifest does not record which those are, so a table may be rewritten once in vain, and again
 //!    after a reopen ([`TableFile::is_rid_of_dead`]). After a reopen there are no snapshots.
 //! 2. A rewrite also drops the tombstones of a table that overlaps no deeper table. If there are
 //!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
-//!    nothing any more.
-//!    A table of which range tombstones delete half of the bytes is rewritten, too.
+//!    nothing any more. A table is also rewritten if range tombstones delete half of its bytes.
 //! 3. *Tombstones above what they delete.* A table in which at least one in eight entries is a
 //!    tombstone is compacted into the next level, if its tombstones are also at least one in eight
-//!    of all entries that this reads: to rewrite many live entries for few tombstones is left to
-//!    the compactions that the size of a level triggers. So a tombstone costs at most eight entries
-//!    in each level on its way to the last, where it is dropped. Runs of level 0, which are
+//!    of all entries that the compaction reads. Rewriting many live entries for few tombstones is
+//!    left to the compactions that the size of a level triggers. So a tombstone costs at most eight
+//!    entries in each level on its way to the last, where it is dropped. Runs of level 0, which are
 //!    compacted soon in any case, must be half tombstones.
 //! 4. *Small tables.* Four or more adjacent small tables are merged into one, unless one of them
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
-//!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
-//!    their bytes.
-//! 5. None of this goes on for ever: a table rewritten for its dead entries is not again, unless
-//!    half of the rest is estimated to be deleted beyond what the rewrite has kept; tombstones only
-//!    move down; and small tables whose merge left as many, which can happen when memory for
-//!    filters is short, are left alone ([`TableFile::stays_small`]).
+//!    byte, and if tables arrive one by one, the number that remains grows only with the logarithm
+//!    of their bytes.
+//! 5. None of this goes on forever: a table rewritten for its dead entries is not rewritten again,
+//!    unless half of the rest is estimated to be deleted beyond what the rewrite has kept;
+//!    tombstones only move down; and small tables whose merge left as many, which can happen when
+//!    memory for filters is short, are left alone ([`TableFile::stays_small`]).
 //!
 //! Each such rewrite takes a bounded number of bytes, so that needed work does not wait long.
 //!
@@ -92,9 +91,9 @@ fn rewrite_from(version: &Version, level: usize, table: &TableFile) -> Option<Se
     of_versions.into_iter().chain(of_ranges).min()
 }
 
-/// If the tombstones of `table` in `level` are many among what they lie above, which is what they
-/// overlap in level 0 and the nearest deeper level, the sequence number that the oldest snapshot
-/// must reach for them to drop what they delete.
+/// If the tombstones of `table` in `level` are many among the entries that they overlap in level 0
+/// and the nearest deeper level, the sequence number that the oldest snapshot must reach for them
+/// to drop what they delete.
 fn sinks_from(version: &Version, level: usize, table: &TableFile) -> Option<SeqNo> {
     let is_young =
         level == 0 && table.deletions.saturating_mul(RUN_TOMBSTONES_PART) < table.entries;
@@ -110,7 +109,7 @@ fn sinks_from(version: &Version, level: usize, table: &TableFile) -> Option<SeqN
 }
 
 /// If range tombstones delete every entry of `table`, the sequence number that the oldest snapshot
-/// must reach for nobody to see any.
+/// must reach for no reader to see any of them.
 fn deleted_from(version: &Version, table: &TableFile) -> Option<SeqNo> {
     if version.ranges.is_empty() {
         return None;

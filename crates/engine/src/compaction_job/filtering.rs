@@ -13,7 +13,7 @@ use crate::version::logical_level;
 pub(super) struct Filtering {
     filter: UserCompactionFilter,
     context: CompactionContext,
-    /// How the default keyspace is stored, whose values alone are filtered.
+    /// How the default keyspace is stored; only its values are filtered.
     default: Space,
     /// The value that replaces the last one, if it was replaced.
     replacement: Vec<u8>,
@@ -30,12 +30,12 @@ impl Filtering {
         Some(Self { filter, context, default, replacement: Vec::new() })
     }
 
-    /// What the filter leaves of `entry`, which is kept, and of which no snapshot sees any if it
-    /// `is_unseen`; `None` if nothing. `hides` is called if the entry is removed: whether there may
-    /// be older versions for a reader to see. What has expired by `snapshots`, though not yet by
-    /// the recorded horizon, which the drop rule goes by, is not passed to the filter. `has_newer`
-    /// is called if the filter wants a change: whether the entry is what merge operands elsewhere
-    /// apply to, so that it is not the value that a reader sees, and stays.
+    /// What the filter leaves of `entry`, which the drop rule keeps, and which no snapshot sees if
+    /// it `is_unseen`; `None` if nothing. `hides` is called if the entry is removed, and returns
+    /// whether a reader may see older versions. An entry that has expired by `snapshots`, but not
+    /// yet by the recorded horizon that the drop rule uses, is not passed to the filter.
+    /// `has_newer` is called if the filter wants a change, and returns whether merge operands
+    /// elsewhere apply to the entry: it is then not the value that a reader sees, and stays.
     pub(super) fn apply<'e>(
         &'e mut self,
         entry: EntryRef<'e>,

@@ -1,5 +1,5 @@
-//! The entries that one thread of a compaction keeps, on their way to its outputs: past the
-//! compaction filter, and to the table that is written next.
+//! Passes the entries that one thread of a compaction keeps through the compaction filter to its
+//! outputs.
 
 use trommel_base::{EntryRef, SeqNo};
 use trommel_sstable::FilterLabel;
@@ -16,7 +16,7 @@ use crate::version::TableFile;
 
 use super::filtering::Filtering;
 
-/// Where the entries go that are kept.
+/// The destination of the entries that are kept.
 pub(super) struct KeptEntries<'m, 'o> {
     engine: &'m Engine,
     older: OlderData,
@@ -28,7 +28,8 @@ pub(super) struct KeptEntries<'m, 'o> {
 }
 
 impl<'m, 'o> KeptEntries<'m, 'o> {
-    /// The way to `outputs`, past what is `older` than the inputs of `merge`.
+    /// The destination of entries of `merge` that are written to `outputs`; `older` is the data
+    /// older than its inputs.
     pub(super) fn new(
         engine: &'m Engine,
         merge: &SharedMerge,
@@ -72,8 +73,8 @@ impl Kept for KeptEntries<'_, '_> {
     }
 }
 
-/// Whether merge operands that are newer than `seqno` may be anywhere for `key` now. Those written
-/// later, until the compaction is installed, find what the filter left.
+/// Whether merge operands that are newer than `seqno` may be anywhere for `key` now. Operands
+/// written later, until the compaction is installed, apply to what the filter left.
 #[cold]
 fn may_have_operands(engine: &Engine, key: &[u8], seqno: SeqNo) -> bool {
     let view = engine.view.load();
@@ -93,6 +94,6 @@ fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
     let filters = open.table().filters();
     let verdict = filters.query(key, filters.hash_seed().hash(key));
-    // A wrong user filter costs a lookup its answer; it must not cost a tombstone.
+    // A wrong user filter can make a lookup miss its key; it must not drop a tombstone.
     verdict.maybe || verdict.kind == FilterLabel::User
 }

@@ -74,7 +74,7 @@ pub(crate) struct Polling {
     since: usize,
     /// Time spent on memtables.
     away: Duration,
-    /// It does not flush again before this.
+    /// Until when the thread does not flush again.
     merges_until: Option<Instant>,
 }
 
@@ -149,7 +149,7 @@ impl Engine {
         let is_in_place = matches!(reason, Reason::Small | Reason::Dead);
         let all =
             |note: fn(&TableFile) -> bool| is_in_place && plan.tables().all(|table| note(table));
-        // What one kind of rewrite has found futile stays so after the other.
+        // A table for which one kind of rewrite is futile stays so marked after the other kind.
         let is_small = reason == Reason::Small || all(TableFile::stays_small);
         let is_rid = reason == Reason::Dead || all(TableFile::is_rid_of_dead);
         let before = plan.upper.len();
@@ -172,8 +172,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Marks tables that a compaction has written, so that one like it, which would be futile, does
-    /// not follow.
+    /// Marks tables that a compaction has written, so that a similar one, which would be futile,
+    /// does not follow.
     fn mark(&self, numbers: &[u64], note: impl Fn(&TableFile)) {
         let version = self.version();
         let tables = version.tables().filter(|(_, table)| numbers.contains(&table.number));
@@ -230,8 +230,8 @@ impl Engine {
         Outputs::new(self, merge.plan.output_level, version, merge.purpose.clone())
     }
 
-    /// Merges all subranges, of which helpers may take some. All tables written are in `outputs`
-    /// then, whatever the outcome.
+    /// Merges all subranges; helpers may take some. All tables written are then in `outputs`,
+    /// whatever the outcome.
     pub(crate) fn merge_with_helpers(
         &self,
         merge: &Arc<SharedMerge>,
@@ -281,7 +281,7 @@ impl Engine {
     /// The purpose of the tables that `plan` writes: each gets its share of the inputs' keys.
     pub(crate) fn purpose(&self, plan: &Plan) -> Purpose {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
-        // Those with filters of their own stand for what replaces them.
+        // Tables with filters of their own stand for the outputs that replace them.
         let planned: Vec<_> = plan.tables().filter(|table| !self.has_own_filters(table)).collect();
         let bytes = plan.input_bytes().max(1) as f64;
         let share = (self.options.load().compaction.table_bytes as f64 / bytes).min(1.0);
@@ -358,8 +358,8 @@ impl Engine {
     }
 
     /// Polls during a compaction. Fails if it must not continue; flushes a waiting memtable if no
-    /// worker is free. At least half of the time goes to the compaction, so that its waiters do not
-    /// wait for as long as writes go on.
+    /// worker is free. At least half of the time goes to the compaction, so that callers that wait
+    /// for it do not wait until writes end.
     fn poll(&self, merge: &SharedMerge, polling: &mut Polling) -> Result<()> {
         polling.since = 0;
         self.check_merging()?;

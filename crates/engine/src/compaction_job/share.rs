@@ -12,10 +12,10 @@
 //!    all tables together. Any failure fails the compaction; tables that are not installed are
 //!    removed.
 //!
-//! Without helpers, the owner's tables are those of a compaction that cannot be shared. All
+//! Without helpers, the owner writes the same tables as a compaction that cannot be shared. All
 //! versions of a key are in one subrange.
 //!
-//! Called by the worker that runs a plan, and by workers that look for work.
+//! Called by the worker that runs a plan, and by workers looking for work.
 
 use std::sync::Arc;
 

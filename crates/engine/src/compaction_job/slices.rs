@@ -3,8 +3,8 @@
 //!
 //! 1. A compaction is divided at the starts of tables of its output level, into slices of some
 //!    tables' worth of inputs. The outputs of a slice replace the tables of the output level that
-//!    it has read. These are queued for deletion, unless readers hold them, and the queue is swept
-//!    before the next slice begins.
+//!    it has read. The replaced tables are queued for deletion, unless readers hold them, and the
+//!    queue is swept before the next slice begins.
 //! 2. The inputs from levels above stay until the last slice is installed. Meanwhile they duplicate
 //!    the outputs: the same entries with the same sequence numbers, in a level that is searched
 //!    first. So a reader, an open after a crash, or another compaction of them finds the same
@@ -13,15 +13,15 @@
 //!    ([`in_progress`](crate::compaction::in_progress)).
 //!
 //! If filters have a budget, a compaction is one slice: the filters of the outputs and of the
-//! remaining inputs together would exceed it. So it is in a store with a merge operator: operands
-//! that are folded in the outputs must not be in the inputs any more.
+//! remaining inputs together would exceed it. The same holds in a store with a merge operator:
+//! operands that are folded in the outputs must not be in the inputs any more.
 //!
 //! A slice pins the version it begins with: files that another compaction replaces meanwhile are
 //! deleted when the slice ends.
 //!
-//! Besides its inputs, a compaction needs space for what it brings down from above, and for one
-//! slice, not for its whole output. An abandoned compaction leaves the slices it has installed, and
-//! all inputs from above.
+//! Besides its inputs, a compaction needs space for the data that it moves down from above, and for
+//! one slice, not for its whole output. An abandoned compaction leaves the slices it has installed,
+//! and all inputs from above.
 //!
 //! Called by the worker that runs a plan.
 
@@ -38,8 +38,8 @@ use crate::compaction::plan::Plan;
 /// directory.
 const SLICE_TABLES: u64 = 2;
 
-/// Most threads that are to find a table's worth of a slice each: with more, large compactions
-/// would not be divided.
+/// Most threads for which a slice is sized to hold a table's worth each: with more, large
+/// compactions would not be divided.
 const MOST_SHARING: u64 = 4;
 
 /// A compaction is divided if its inputs have at least this many tables' worth of bytes: each slice
@@ -54,7 +54,7 @@ const SLACK: f64 = 1.125;
 
 /// The table size that divides a slice of `bytes` evenly, as near to `table_bytes` as possible: a
 /// remainder would make a small table at the end of each slice. From 0.75 to 1.7 times
-/// `table_bytes`: what is merged into a small slice may be far more than its share.
+/// `table_bytes`: the data merged into a small slice may be far more than its share.
 pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
     let tables = (bytes / table_bytes as f64).round().max(1.0);
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)

@@ -123,7 +123,7 @@ fn a_filter_made_bad_is_flagged_and_the_good_one_is_not() {
 }
 
 /// Regression: at a snapshot it is unknown whether a positive of a table with newer entries is
-/// false. Its negatives counted all the same, so that the rate was 0 and hid a bad filter.
+/// false. Its negatives counted nevertheless, so that the rate was 0 and hid a bad filter.
 #[test]
 fn answers_that_cannot_be_judged_do_not_count() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -327,7 +327,7 @@ fn windows_follow_each_other_and_stay_small() {
         sums[3][kind_index(kind)] += 1.0;
         if watches.note(3, kind, hash, 1) {
             watches.begin(3, kind, &sums);
-            // Another thread found it full, too.
+            // Another thread has found the window full, too.
             watches.begin(3, kind, &sums);
         }
         let evidence = watches.evidence(3, kind_index(kind), &sums);

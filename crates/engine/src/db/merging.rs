@@ -10,8 +10,8 @@ use crate::options::WriteOptions;
 
 impl Db {
     /// Merges `operand` into `key`: from then on the key has the value that the store's
-    /// [`merge_operator`](crate::settings::WriteSettings::merge_operator) makes of the value so far
-    /// and the operand. Returns the sequence number of the write.
+    /// [`merge_operator`](crate::settings::WriteSettings::merge_operator) computes from the
+    /// previous value and the operand. Returns the sequence number of the write.
     ///
     /// It reads nothing, and costs as much as [`Db::put`]: the operator is called when the key is
     /// read, flushed or compacted. Reads apply all operands since the last flush, so a key that is

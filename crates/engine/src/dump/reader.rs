@@ -18,7 +18,7 @@ use crate::keyspaces::KeyspaceOptions;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DumpItem<'a> {
-    /// An entry of the keyspace that was begun last; of the default one before any was.
+    /// An entry of the keyspace that began last; of the default one before any has begun.
     Entry {
         /// Its key.
         key: &'a [u8],
@@ -34,7 +34,7 @@ pub enum DumpItem<'a> {
     },
 }
 
-/// What was read next.
+/// The next item of the dump.
 #[derive(Clone, Copy)]
 enum Step {
     /// The entry with this number in the block.
@@ -51,7 +51,7 @@ pub struct DumpReader<R> {
     block: Vec<u8>,
     /// The ranges of keys and values in it.
     entries: Vec<(Range<usize>, Range<usize>)>,
-    /// Entries of it returned so far.
+    /// Number of its entries returned so far.
     returned: usize,
     /// Totals of the blocks read so far.
     totals: DumpTotals,
@@ -105,7 +105,8 @@ impl<R: Read> DumpReader<R> {
     /// # Errors
     /// [`Error::Corruption`](crate::Error::Corruption) with the offset in the dump;
     /// [`Error::Unsupported`](crate::Error::Unsupported) if a keyspace has an option that this
-    /// version does not know. What was returned before is valid. After an error there is no more.
+    /// version does not know. Items returned before are valid. After an error there are no more
+    /// items.
     ///
     /// ```
     /// use trommel::KeyspaceOptions;
@@ -156,7 +157,7 @@ impl<R: Read> DumpReader<R> {
         (&self.block[key.clone()], &self.block[value.clone()])
     }
 
-    /// The totals of the blocks read so far: of everything, after the last entry.
+    /// The totals of the blocks read so far: of the whole dump, after the last entry.
     pub fn totals(&self) -> DumpTotals {
         self.totals
     }
@@ -190,7 +191,7 @@ impl<R: Read> DumpReader<R> {
 
     fn read_keyspace(&mut self, head: FrameHead) -> Result<Step> {
         let at = self.frames.payload(head.bytes, &mut self.block)?;
-        // Keys ascend anew.
+        // The order of keys starts again.
         self.entries = Vec::new();
         self.returned = 0;
         self.totals.bytes += head.bytes;
@@ -222,7 +223,7 @@ impl<R: Read> DumpReader<R> {
     }
 }
 
-/// The texts that a payload consists of, each after its length.
+/// The texts in a payload, each of which follows its length.
 fn texts(payload: &[u8]) -> Option<Vec<&str>> {
     let (mut rest, mut texts) = (Decoder::new(payload), Vec::new());
     while !rest.is_empty() {

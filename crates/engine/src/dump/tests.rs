@@ -231,7 +231,7 @@ fn keyspaces_are_read_with_their_options() {
     let options = "[(\"prefix_extractor\", \"until:/\"), (\"compression\", \"none\")]";
     assert_eq!(found, ["k 23", &format!("empty {options}"), "users []", "a 19"]);
     assert_eq!(end.unwrap().entries, 2);
-    // A reader of one keyspace does not take the others for it.
+    // A reader of one keyspace does not return the entries of others.
     let (found, end) = read(&bytes);
     assert_eq!(found.len(), 1);
     assert!(matches!(end, Err(Error::InvalidOption { .. })), "{end:?}");
@@ -283,7 +283,8 @@ fn keyspaces_must_ascend_and_be_known() {
     }
 }
 
-/// A prefix rule that is a closure used to be written, into a dump that no reader accepts.
+/// Regression: a prefix rule that is a closure was written into the dump, which no reader then
+/// accepted.
 #[test]
 fn options_of_code_are_left_out() {
     let prefix = Prefix::custom("first byte", |key| (!key.is_empty()).then_some(1));

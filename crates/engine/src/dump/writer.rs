@@ -28,16 +28,16 @@ impl<W: Write> DumpWriter<W> {
     /// Begins a dump. Writes whole blocks; `out` needs no buffer of its own.
     ///
     /// # Errors
-    /// Those of `out`, in this and all other calls.
+    /// The errors of `out`, in this and all other calls.
     pub fn new(out: W) -> io::Result<Self> {
         Self::with_id(out, 0, env::random_u64())
     }
 
-    /// Begins a dump that may have named keyspaces: see [`DumpWriter::begin_keyspace`]. Programs
-    /// from before there were any refuse it.
+    /// Begins a dump that may have named keyspaces: see [`DumpWriter::begin_keyspace`]. Versions of
+    /// Trommel without keyspaces refuse it.
     ///
     /// # Errors
-    /// Those of `out`, in this and all other calls.
+    /// The errors of `out`, in this and all other calls.
     pub fn with_keyspaces(out: W) -> io::Result<Self> {
         Self::with_id(out, KEYSPACES, env::random_u64())
     }
@@ -76,8 +76,8 @@ impl<W: Write> DumpWriter<W> {
     }
 
     /// Ends the entries of the default keyspace, or of the last one that was begun, and begins
-    /// those of the keyspace `name`. Its keys ascend on their own. Options that exist only in code,
-    /// such as a prefix rule that is a closure, are left out.
+    /// those of the keyspace `name`. Keys ascend within each keyspace. Options that exist only in
+    /// code, such as a prefix rule that is a closure, are left out.
     ///
     /// # Errors
     /// `InvalidInput` if the dump was not begun by [`DumpWriter::with_keyspaces`], or if the name
@@ -113,7 +113,7 @@ impl<W: Write> DumpWriter<W> {
         self.totals.entries += self.block_entries;
         self.totals.bytes += self.block.len() as u64;
         self.block.clear();
-        // One huge value does not hold its memory until the end.
+        // The memory for one huge value is not held until the end.
         self.block.shrink_to(2 * BLOCK_BYTES);
         self.block_entries = 0;
         Ok(())

@@ -1,4 +1,4 @@
-//! What has expired of each keyspace.
+//! The expiry horizon of each keyspace.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use crate::space::{CATALOG_ID, DEFAULT_ID, HEADER_BYTES, header, id_of};
 /// The expiry horizons: the first sequence number that has not expired, by keyspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Horizons {
-    /// That of the default keyspace, or of all keys if no keyspace has one of its own.
+    /// The horizon of the default keyspace, or of all keys if no keyspace has one of its own.
     default: SeqNo,
-    /// Those of named keyspaces, by id. The catalog, and keyspaces that are not listed, have none.
+    /// The horizons of named keyspaces, by id. The catalog, and keyspaces that are not listed, have
+    /// none.
     named: Option<Arc<[NamedHorizon]>>,
 }
 
@@ -41,7 +42,7 @@ impl Horizons {
         Self { default: seqno, named: None }
     }
 
-    /// Those of these keyspaces, ascending by id.
+    /// The horizons of these keyspaces, ascending by id.
     pub(crate) fn of(all: impl Iterator<Item = (u32, SeqNo)>) -> Self {
         let mut default = 0;
         let mut named = Vec::new();
@@ -64,28 +65,28 @@ impl Horizons {
         self.default == 0 && self.named.as_ref().is_none_or(|named| named.is_empty())
     }
 
-    /// That of the default keyspace.
+    /// The horizon of the default keyspace.
     pub(crate) fn of_default(&self) -> SeqNo {
         self.default
     }
 
-    /// With another one of the default keyspace.
+    /// The same horizons, with another one for the default keyspace.
     pub(crate) fn with_default(&self, default: SeqNo) -> Self {
         Self { default, named: self.named.clone() }
     }
 
-    /// One that all keys have at least.
+    /// The lowest horizon of all keys.
     pub(crate) fn of_all(&self) -> SeqNo {
         if self.named.is_none() { self.default } else { 0 }
     }
 
-    /// The highest.
+    /// The highest horizon.
     pub(crate) fn newest(&self) -> SeqNo {
         let named = self.named.iter().flat_map(|named| named.iter());
         named.map(|one| one.seqno).max().unwrap_or(0).max(self.default)
     }
 
-    /// Those of named keyspaces.
+    /// The horizons of named keyspaces.
     pub(crate) fn named(&self) -> impl Iterator<Item = (u32, SeqNo)> {
         self.named.iter().flat_map(|named| named.iter()).map(|one| (one.id, one.seqno))
     }
@@ -139,7 +140,7 @@ impl Horizons {
         })
     }
 
-    /// Adds others: of each keyspace, the higher one counts.
+    /// Adds other horizons: the higher one of each keyspace counts.
     pub(crate) fn extend(&mut self, other: &Self) {
         if other.are_none() || self.are(other) {
             return;
@@ -162,7 +163,7 @@ impl Horizons {
         *self = Self::of(all.into_iter());
     }
 
-    /// Whether these are the same ones. Cheap: equal ones need not be.
+    /// Whether these are the same shared values. A cheap check: equal horizons may not be the same.
     pub(crate) fn are(&self, other: &Self) -> bool {
         let are_same = match (&self.named, &other.named) {
             (Some(named), Some(others)) => Arc::ptr_eq(named, others),

@@ -60,7 +60,7 @@ fn named(db: &Db, name: &str) -> Keyspace {
     db.open_keyspace(name).unwrap().unwrap()
 }
 
-/// The keys of a keyspace, the same in every way to read.
+/// The keys of a keyspace, which must be the same for every way to read.
 fn keys(keyspace: &Keyspace) -> Vec<String> {
     let all: Vec<_> = keyspace.iter().map(|entry| entry.unwrap().0.to_vec()).collect();
     let mut back: Vec<_> = keyspace.iter().rev().map(|entry| entry.unwrap().0.to_vec()).collect();
@@ -119,7 +119,7 @@ fn each_keyspace_expires_by_its_own_time() {
     assert_eq!(db.list_keyspaces().unwrap(), ["ever", "long", "short"]);
     place.pass(2000);
     assert_eq!((keys(&long).len(), keys(&ever).len(), db.iter().count()), (0, 2, 2));
-    // What was written before counts as written now, though times were recorded.
+    // Earlier entries count as written now, though times were recorded.
     db.keyspace("ever", lasting(50)).unwrap();
     place.pass(49);
     assert_eq!(keys(&ever).len(), 2);
@@ -127,8 +127,8 @@ fn each_keyspace_expires_by_its_own_time() {
     assert_eq!(keys(&ever).len(), 0);
 }
 
-/// The horizon of the default keyspace spares the catalog and the others, also if it was there
-/// first.
+/// The horizon of the default keyspace does not apply to the catalog and the others, even if it
+/// existed before them.
 #[test]
 fn the_default_keyspace_expires_without_the_others() {
     let place = Place::default();
@@ -186,7 +186,7 @@ fn the_times_of_keyspaces_survive_kills() {
     place.pass(2);
     assert_eq!(keys(&named(&db, "short")).len(), 0, "after {age} s");
     named(&db, "short").put("2", "v").unwrap();
-    // What has expired by then does not come back with a longer ttl, or none.
+    // Entries that have expired by then do not come back with a longer ttl, or with none.
     for options in [lasting(1000), KeyspaceOptions::new()] {
         let short = db.keyspace("short", options).unwrap();
         assert_eq!(keys(&short), ["2"]);
@@ -197,14 +197,14 @@ fn the_times_of_keyspaces_survive_kills() {
     }
     place.pass(10_000);
     assert_eq!(keys(&named(&db, "short")), ["2"]);
-    // Counts as written now.
+    // The entries count as written now.
     let short = db.keyspace("short", lasting(10)).unwrap();
     assert_eq!(keys(&short), ["2"]);
     place.pass(12);
     assert_eq!(keys(&short).len(), 0);
     drop(short);
     place.kill(db);
-    // Without the record of the times: they begin at the open, and nothing expires early.
+    // Without recorded times: they begin at the open, and nothing expires early.
     let db = place.open();
     let late = db.keyspace("late", lasting(10)).unwrap();
     late.put("1", "v").unwrap();
@@ -228,7 +228,7 @@ fn a_dropped_keyspace_leaves_no_horizon() {
     let snapshot = db.snapshot().keyspace(&short).unwrap();
     assert_eq!((keys(&short), horizons(&db)), (vec!["2".to_owned()], 1));
     db.drop_keyspace("short").unwrap();
-    // Nothing expires any more, and what has does not come back.
+    // Nothing more expires, and expired entries do not come back.
     place.pass(100);
     assert_eq!(snapshot.iter().count(), 1);
     db.flush().unwrap();
@@ -277,7 +277,7 @@ fn space_comes_back_from_tables_of_many_keyspaces() {
     assert_eq!(db.list_keyspaces().unwrap().len(), 99);
 }
 
-/// What has expired of one keyspace says nothing of range tombstones in others.
+/// The horizon of one keyspace does not affect range tombstones in others.
 #[test]
 fn horizons_do_not_apply_range_tombstones_of_other_keyspaces() {
     let applied = |horizons: Horizons, tombstones: Vec<RangeTombstone>| {
@@ -391,7 +391,7 @@ fn options_of_keyspaces_are_bounded_and_recorded() {
     assert_eq!(a.get("k").unwrap().unwrap(), 1_u64.to_le_bytes());
 }
 
-/// The next time at which a horizon moves was that of the other keyspace, days later.
+/// Regression: the next time at which a horizon moves was that of the other keyspace, days later.
 #[test]
 fn what_follows_an_empty_time_expires_in_its_own_time() {
     const HOUR: u64 = 3600;
@@ -411,8 +411,8 @@ fn what_follows_an_empty_time_expires_in_its_own_time() {
     assert_eq!((keys(&sessions).len(), keys(&archive).len()), (0, 1));
 }
 
-/// Keys of the default keyspace that begin with the marker look like those of keyspaces until they
-/// are moved: they did not count as expired, and were written again.
+/// Regression: keys of the default keyspace that begin with the marker look like those of keyspaces
+/// until they are moved. They did not count as expired, and were written again.
 #[test]
 fn the_first_keyspace_revives_nothing() {
     const MARKED: &[u8] = b"\xff\xff\xff\xff\0\0\0\x07old";
@@ -422,7 +422,7 @@ fn the_first_keyspace_revives_nothing() {
     db.put(MARKED, "v").unwrap();
     place.pass(60);
     db.put("new", "v").unwrap();
-    // In one table, which stays for the new one.
+    // In one table, which is kept because of the new one.
     db.flush().unwrap();
     place.pass(42);
     let all = |db: &Db| db.iter().map(|entry| entry.unwrap().0.to_vec()).collect::<Vec<_>>();
@@ -442,7 +442,7 @@ fn the_first_keyspace_revives_nothing() {
     assert_eq!((all(&db), db.get(MARKED).unwrap()), (vec![b"new".to_vec()], None));
 }
 
-/// The horizon was forgotten in a durable version edit, and the drop was not durable.
+/// Regression: the horizon was removed in a durable version edit, while the drop was not durable.
 #[test]
 fn a_power_failure_after_a_drop_revives_nothing() {
     for has_log in [true, false] {
@@ -452,7 +452,7 @@ fn a_power_failure_after_a_drop_revives_nothing() {
         short.put("1", "v").unwrap();
         place.pass(8);
         short.put("2", "v").unwrap();
-        // In one table, which stays for the newer one.
+        // In one table, which is kept because of the newer one.
         db.flush().unwrap();
         place.pass(4);
         assert_eq!(keys(&short), ["2"]);
@@ -484,7 +484,7 @@ fn a_horizon_divides_a_mark() {
     assert_eq!(other(10), other(30));
 }
 
-/// What was written next counted as written at the end of the step of the longer `ttl`.
+/// Regression: the next writes counted as written at the end of the step of the longer `ttl`.
 #[test]
 fn a_shorter_time_begins_a_step_of_its_own() {
     const STEP: u64 = 1000;

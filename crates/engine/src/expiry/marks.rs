@@ -1,4 +1,4 @@
-//! Time marks: which entries were written until when.
+//! Time marks: by when entries were written.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct TimeMark {
     pub until: u64,
 }
 
-/// The expiry horizons, and the times of what has not expired.
+/// The expiry horizons, and the times of entries that have not expired.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TimeMarks {
     /// Every entry with a lower sequence number has expired, if `keyspaces` is missing; otherwise
@@ -34,13 +34,13 @@ pub(crate) struct TimeMarks {
     keyspaces: Option<BTreeMap<u32, KeyspaceHorizon>>,
 }
 
-/// What has expired of a keyspace.
+/// The expiry horizon of a keyspace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KeyspaceHorizon {
     /// Every entry with a lower sequence number has expired. It never goes down.
     pub(crate) seqno: SeqNo,
-    /// What is older counts as written then, in milliseconds since 1970: entries expire since. 0 if
-    /// they do not.
+    /// When entries of the keyspace began to expire, in milliseconds since 1970: older entries
+    /// count as written then. 0 if they do not expire.
     pub(crate) since: u64,
 }
 
@@ -53,7 +53,6 @@ impl TimeMarks {
         }
     }
 
-    /// The horizons.
     pub(crate) fn horizons(&self) -> Horizons {
         match &self.keyspaces {
             None => Horizons::everywhere(self.horizon),
@@ -82,7 +81,7 @@ impl TimeMarks {
         self.keyspaces = Some(keyspaces);
     }
 
-    /// From now on keyspaces have horizons of their own. The default one keeps what it has.
+    /// Gives keyspaces horizons of their own from now on. The default one keeps the common horizon.
     pub(crate) fn separate(&mut self) {
         if self.keyspaces.is_none() {
             let since = u64::from(self.is_on());
@@ -99,7 +98,7 @@ impl TimeMarks {
         self.forget_before(horizon);
     }
 
-    /// As the manifest holds it.
+    /// The marks and horizons as the manifest holds them.
     pub(super) fn recorded(&self) -> Self {
         let is_nothing =
             self.horizon == 0 && self.keyspaces.as_ref().is_some_and(BTreeMap::is_empty);
@@ -135,8 +134,8 @@ impl TimeMarks {
         self.marks.last().copied()
     }
 
-    /// The number of the mark, counted from the oldest, that covers an entry; entries of one number
-    /// expire together.
+    /// The number of the mark, counted from the oldest, that covers an entry; entries with the same
+    /// number expire together.
     pub(crate) fn number_of(&self, seqno: SeqNo) -> usize {
         self.marks.partition_point(|mark| mark.from <= seqno)
     }
@@ -159,8 +158,8 @@ impl TimeMarks {
         match self.marks.last_mut() {
             None => self.marks.push(TimeMark { from: self.horizon, until }),
             Some(last) if from < last.from => {}
-            // A clock that jumps backward moves no mark: what is written until it has caught up
-            // counts as written at the last mark's time.
+            // A clock that jumps backward moves no mark: entries written until it has caught up
+            // count as written at the last mark's time.
             Some(last) if from == last.from || is_full => last.until = last.until.max(until),
             Some(last) => {
                 let until = last.until.max(until);
@@ -169,7 +168,8 @@ impl TimeMarks {
         }
     }
 
-    /// Everything that the newest mark covers was written by `now`, in milliseconds since 1970.
+    /// Records that everything covered by the newest mark was written by `now`, in milliseconds
+    /// since 1970.
     pub(super) fn end_last(&mut self, now: u64) {
         if let Some((last, before)) = self.marks.split_last_mut() {
             // The times of marks ascend.
@@ -179,7 +179,7 @@ impl TimeMarks {
     }
 
     /// Raises the horizons to those of `recorded`, and adds its marks, if entries expire. Horizons
-    /// that it lacks stay: they are those of keyspaces that were dropped, which readers may see.
+    /// that it lacks are kept: they belong to dropped keyspaces, which readers may still see.
     pub(crate) fn learn(&mut self, recorded: &Self, is_on: bool) {
         if let Some(others) = &recorded.keyspaces {
             self.separate();
@@ -187,7 +187,7 @@ impl TimeMarks {
             for (id, other) in others {
                 let own = all.entry(*id).or_default();
                 own.seqno = own.seqno.max(other.seqno);
-                // A follower decides itself whether the default keyspace expires.
+                // A follower decides for itself whether the default keyspace expires.
                 if *id != DEFAULT_ID {
                     own.since = other.since;
                 }
@@ -199,8 +199,8 @@ impl TimeMarks {
         }
     }
 
-    /// Adds a mark at its place: that of a sorted load is in no log, and may be learned after that
-    /// of a later write. What is before the first one has expired.
+    /// Inserts a mark in order: the mark of a sorted load is in no log, and may be read after that
+    /// of a later write. Entries before the first mark have expired.
     fn insert(&mut self, mark: TimeMark) {
         let at = self.marks.partition_point(|own| own.from < mark.from);
         let is_between = at > 0 && self.marks.get(at).is_some_and(|own| own.from > mark.from);
@@ -208,7 +208,7 @@ impl TimeMarks {
             return self.add(mark.from, mark.until);
         }
         let is_full = self.marks.len() >= MOST_MARKS;
-        // If there is no room, those before it expire later.
+        // If the list is full, the entries before it expire later.
         let from = if is_full { at - 1 } else { at };
         if !is_full {
             self.marks.insert(at, TimeMark { until: self.marks[at - 1].until, ..mark });
@@ -218,10 +218,10 @@ impl TimeMarks {
         }
     }
 
-    /// Forgets the marks of what is before `seqno`.
+    /// Forgets the marks that cover only entries before `seqno`.
     fn forget_before(&mut self, seqno: SeqNo) {
         self.horizon = self.horizon.max(seqno);
-        // The last mark up to the horizon covers what follows, up to the next one.
+        // The last mark up to the horizon covers the entries after it, up to the next mark.
         let covering = self.marks.partition_point(|mark| mark.from <= self.horizon);
         self.marks.drain(..covering.saturating_sub(1));
         if let Some(first) = self.marks.first_mut() {
@@ -229,15 +229,15 @@ impl TimeMarks {
         }
     }
 
-    /// Removes all marks: entries no longer expire. What has expired stays so.
+    /// Removes all marks: entries no longer expire. Those that have expired stay so.
     pub(crate) fn clear(&mut self) {
         self.marks.clear();
     }
 
-    /// Moves the horizon past all that was written at least `ttl` before `now`, both in
+    /// Moves the horizon past all entries written at least `ttl` before `now`, both in
     /// milliseconds; nothing above `visible`, the newest visible sequence number, was visible
-    /// before `now`. Returns the time at which it may move again; `None` if all has expired, or
-    /// nothing ever does.
+    /// before `now`. Returns the time at which the horizon may move again; `None` if everything has
+    /// expired, or nothing ever does.
     pub(crate) fn advance(&mut self, now: u64, ttl: u64, visible: SeqNo) -> Option<u64> {
         let over = self.marks.partition_point(|mark| mark.until.saturating_add(ttl) <= now);
         let is_all = over == self.marks.len();
@@ -273,14 +273,14 @@ impl TimeMarks {
         Some(due)
     }
 
-    /// Forgets the marks that no `ttl` needs any more, and joins those that are finer than any
-    /// needs, so that there are at most `most`. `ttls` are those of all keyspaces, ascending, and
-    /// all times in milliseconds.
+    /// Forgets the marks that no `ttl` needs any more, and joins marks that are finer than any
+    /// `ttl` needs, so that there are at most `most`. `ttls` are those of all keyspaces, ascending;
+    /// all times are in milliseconds.
     ///
-    /// A `ttl` above the age of a mark allows steps of a part of itself. Of two marks that are
-    /// joined, the later time counts: entries do not expire early.
+    /// A `ttl` above the age of a mark allows steps of a fraction of that `ttl`. Of two marks that
+    /// are joined, the later time counts: entries do not expire early.
     pub(super) fn thin(&mut self, now: u64, ttls: &[u64], most: usize) {
-        // As long as something is as old as that, it counts as written then.
+        // Entries older than this time count as written at it, so their marks are still needed.
         let latest = self.keyspaces.iter().flatten().map(|(_, keyspace)| keyspace.since).max();
         let latest = latest.unwrap_or(0);
         let is_over = |mark: &TimeMark| {
@@ -298,7 +298,7 @@ impl TimeMarks {
         }
     }
 
-    /// Joins marks where all `ttl` above their age allow steps of a `part` of them.
+    /// Joins marks into steps of up to one `part`th of the shortest `ttl` above their age.
     fn join(&mut self, now: u64, ttls: &[u64], part: u64) {
         let mut joined: Vec<TimeMark> = Vec::with_capacity(self.marks.len());
         let mut before = 0;
@@ -331,8 +331,7 @@ impl TimeMarks {
     /// When everything before `seqno` will have expired, in milliseconds since 1970, 0 if it has;
     /// `None` if entries do not expire.
     pub(crate) fn expires_at(&self, seqno: SeqNo, ttl: u64) -> Option<u64> {
-        // The marks before the horizon, of which a read may have been the first to move it, are
-        // gone.
+        // A read may have moved the horizon first, and removed the marks before it.
         if seqno <= self.horizon {
             return Some(0);
         }

@@ -1,24 +1,26 @@
 //! Expiry of entries by their sequence numbers: no entry carries a time.
 //!
 //! 1. Time is divided into steps of [`resolution`]. The first write of a step is preceded by a
-//!    *time mark*: what follows it, up to the next mark, was written no later than the end of the
+//!    *time mark*: entries after it, up to the next mark, were written no later than the end of the
 //!    step. The mark has a sequence number of its own. It is in the log before the writes that it
 //!    covers, and in the manifest with the next version edit.
 //! 2. Everything before a mark has expired once the marks before it are `ttl` old. The first
 //!    sequence number that has not expired is the *horizon*. It never goes down, whatever the clock
 //!    does, and each version edit records it.
 //! 3. The horizon is a range tombstone over all keys ([`RangeSet`](crate::ranges::RangeSet)) that
-//!    every reader sees, also a snapshot that is older. So compactions drop what has expired, and
-//!    tables that hold nothing else are removed unread. In a store with keyspaces, each that has a
-//!    `ttl` has a horizon of its own ([`Horizons`]), over its own keys. They share the marks, whose
-//!    steps are those of the shortest `ttl`; marks that only longer ones need are joined.
-//! 4. A read loads its view, then the horizon, then its sequence number. The clock is read then,
-//!    and the horizon moved if it is time ([`Expiry::horizon`]): no thread has to be awake.
-//! 5. A compaction uses the horizon that the manifest holds already: otherwise it could drop a
-//!    tombstone, and a clock that jumped backward bring back what the tombstone hides.
+//!    every reader sees, even an older snapshot. So compactions drop expired entries, and tables
+//!    that hold no others are removed unread. In a store with keyspaces, each that has a `ttl` has
+//!    a horizon of its own ([`Horizons`]), over its own keys. They share the marks, whose steps are
+//!    those of the shortest `ttl`; marks that only longer ones need are joined.
+//! 4. A read loads its view, then the horizon, then its sequence number. Loading the horizon reads
+//!    the clock, and moves the horizon if it is due ([`Expiry::horizon`]), so no thread has to run
+//!    for this.
+//! 5. A compaction uses the horizon that the manifest already holds. Otherwise it could drop a
+//!    tombstone, and a clock that jumped backward could bring back the entries that the tombstone
+//!    hid.
 //!
-//! The lock of the marks is taken last. Called by reads, by the leader of the write queue for each
-//! group, and by installs.
+//! The lock of the marks is taken after all others. Called by reads, by the leader of the write
+//! queue for each group, and by installs.
 
 mod horizons;
 #[cfg(test)]
@@ -68,19 +70,19 @@ pub(crate) struct Expiry {
     horizons: Swap<Horizons>,
     /// When the horizon may move, in milliseconds since 1970; [`NEVER`] if entries do not expire.
     due: AtomicU64,
-    /// A write at a later time needs a mark.
+    /// The time up to which writes need no new mark.
     marked_until: AtomicU64,
     state: Mutex<ExpiryState>,
 }
 
 #[derive(Debug)]
 struct ExpiryState {
-    /// That of the default keyspace.
+    /// The `ttl` of the default keyspace.
     ttl: Option<Duration>,
-    /// Those of named keyspaces, by id. Unknown until the catalog was read: nothing expires then
-    /// that has not.
+    /// The `ttl`s of named keyspaces, by id. They are unknown until the catalog is read; until then
+    /// nothing more expires.
     named: BTreeMap<u32, Duration>,
-    /// Keyspaces that were dropped, and when. Snapshots of before need their horizons.
+    /// Keyspaces that were dropped, and when. Earlier snapshots need their horizons.
     dropped: Vec<(u32, SeqNo)>,
     marks: TimeMarks,
 }
@@ -91,7 +93,7 @@ impl ExpiryState {
         self.ttl.is_some() || self.marks.expires_named()
     }
 
-    /// All `ttl`, shortest first, in milliseconds.
+    /// All `ttl`s, shortest first, in milliseconds.
     fn ttls(&self) -> Vec<u64> {
         let all = self.named.values().chain(&self.ttl);
         let mut all: Vec<u64> = all.map(|ttl| millis(*ttl)).collect();
@@ -104,7 +106,7 @@ impl ExpiryState {
         self.named.values().chain(&self.ttl).min().copied()
     }
 
-    /// Begins to mark times, or ends it.
+    /// Begins to mark times, or stops marking them.
     fn settle(&mut self, now: u64) {
         match self.shortest_ttl() {
             Some(ttl) if !self.marks.is_on() => {
@@ -142,7 +144,7 @@ impl ExpiryState {
         let mut due = None;
         for (id, ttl) in default.into_iter().chain(self.named.iter().map(|(id, ttl)| (*id, *ttl))) {
             let next = self.marks.advance_keyspace((id, millis(ttl)), now, visible);
-            // All of it has expired. What is written from now on does not expire before that.
+            // Everything has expired. Entries written from now on do not expire before `next`.
             let next = next.unwrap_or_else(|| now.saturating_add(millis(resolution(ttl))));
             due = due.into_iter().chain([next]).min();
         }
@@ -201,7 +203,7 @@ impl Expiry {
         expiry
     }
 
-    /// From now on keyspaces have horizons of their own: there is a catalog.
+    /// Gives keyspaces horizons of their own from now on: there is a catalog.
     pub(crate) fn separate(&self) {
         let mut state = lock(&self.state);
         state.marks.separate();
@@ -215,8 +217,8 @@ impl Expiry {
         self.publish(&state, self.due.load(Ordering::Acquire));
     }
 
-    /// Sets how long entries last. What was written while they did not expire counts as written
-    /// now. No write may be in progress.
+    /// Sets the `ttl` of the default keyspace. Entries written while they did not expire count as
+    /// written now. No write may be in progress.
     pub(crate) fn set_ttl(&self, ttl: Option<Duration>) {
         let mut state = lock(&self.state);
         state.ttl = ttl;
@@ -224,7 +226,7 @@ impl Expiry {
         self.changed(&mut state);
     }
 
-    /// Sets how long entries of a named keyspace last.
+    /// Sets the `ttl` of a named keyspace.
     pub(crate) fn set_keyspace_ttl(&self, id: u32, ttl: Option<Duration>) {
         let mut state = lock(&self.state);
         match ttl {
@@ -235,7 +237,7 @@ impl Expiry {
         self.changed(&mut state);
     }
 
-    /// Whether there is a horizon, or a `ttl`, of a keyspace that differs from this `ttl`.
+    /// Whether the known `ttl` of a keyspace differs from this one.
     pub(crate) fn has_other_ttl(&self, id: u32, ttl: Option<Duration>) -> bool {
         lock(&self.state).named.get(&id).copied() != ttl
     }
@@ -245,8 +247,8 @@ impl Expiry {
         lock(&self.state).marks.keyspaces().is_some_and(|all| all.contains_key(&id))
     }
 
-    /// Whether the named keyspaces, of which `live` are all that there are, are not known to last
-    /// this long.
+    /// Whether the `ttl`s `named` of named keyspaces differ from the known ones; `live` are all
+    /// existing keyspaces.
     pub(crate) fn differs(&self, named: &BTreeMap<u32, Duration>, live: &BTreeSet<u32>) -> bool {
         let state = lock(&self.state);
         let mut known = state.marks.keyspaces().into_iter().flatten();
@@ -257,8 +259,8 @@ impl Expiry {
         state.named != *named || !known.all(is_known)
     }
 
-    /// Sets how long entries of the named keyspaces last, of which `live` are all that there are:
-    /// the catalog was read. Those that are missing were dropped by `seqno`; `oldest` is as in
+    /// Sets the `ttl`s of named keyspaces after the catalog was read; `live` are all existing
+    /// keyspaces. Known ones that are missing there were dropped by `seqno`; `oldest` is as in
     /// [`drop_keyspace`](Self::drop_keyspace).
     pub(crate) fn set_keyspace_ttls(
         &self,
@@ -305,12 +307,12 @@ impl Expiry {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Whether entries expire, or did while there was a `ttl`.
+    /// Whether entries expire, or have expired earlier.
     pub(crate) fn hides_any(&self) -> bool {
         self.is_on() || !self.horizons.load().are_none()
     }
 
-    /// Whether the horizons as of the last time that anything looked are these.
+    /// Whether the horizons, as last computed, are these.
     pub(crate) fn are_published(&self, horizons: &Horizons) -> bool {
         self.horizons.load().are(horizons)
     }
@@ -340,7 +342,7 @@ impl Expiry {
     fn advance(&self, visible: impl FnOnce() -> SeqNo) {
         let mut state = lock(&self.state);
         let Some(ttl) = state.shortest_ttl() else { return };
-        // After the lock: the mark of each visible entry has been added.
+        // Read under the lock, so that the mark of each visible entry has been added.
         let (now, visible) = (self.clock.unix_millis(), visible());
         let due = state.advance(now, visible);
         let due = due.unwrap_or_else(|| now.saturating_add(millis(resolution(ttl))));
@@ -367,8 +369,8 @@ impl Expiry {
         lock(&self.state).shortest_ttl().map(|ttl| now.saturating_add(millis(resolution(ttl))))
     }
 
-    /// Ends the current step now if it is one of a longer `ttl` than there is now. Returns the end
-    /// of the next step then, of which a mark must be added. No write may be in progress.
+    /// Ends the current step now if it is that of a longer `ttl` than there is now. If so, returns
+    /// the end of the next step, for which a mark must be added. No write may be in progress.
     pub(crate) fn end_long_step(&self) -> Option<u64> {
         let mut state = lock(&self.state);
         let now = self.clock.unix_millis();
@@ -378,7 +380,7 @@ impl Expiry {
         Some(until)
     }
 
-    /// Adds a mark: what has a sequence number from `from` on is written no later than `until`.
+    /// Adds a mark: entries with sequence numbers from `from` on are written no later than `until`.
     pub(crate) fn add(&self, from: SeqNo, until: u64) {
         let mut state = lock(&self.state);
         if state.is_on() {
@@ -403,8 +405,8 @@ impl Expiry {
         lock(&self.state).marks.recorded()
     }
 
-    /// How long it takes until everything before one of these sequence numbers, of keyspaces by
-    /// their ids, has expired; `None` if nothing expires.
+    /// The time until everything before one of these sequence numbers, by keyspace id, has expired;
+    /// `None` if nothing expires.
     pub(crate) fn time_to(&self, all: &BTreeMap<u32, SeqNo>) -> Option<Duration> {
         let state = lock(&self.state);
         let at = |(id, seqno): (&u32, &SeqNo)| {

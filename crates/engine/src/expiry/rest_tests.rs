@@ -1,4 +1,4 @@
-//! Regression: rewrites of tables with entries that expire came to no end.
+//! Regression: rewrites of tables with entries that expire never ended.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -33,8 +33,8 @@ fn rest(db: &Db) {
     ended.recv_timeout(PATIENCE).expect("rewrites end");
 }
 
-/// A table also has the catalog's entries, which never expire: of its sequence numbers most have
-/// expired, and of its entries none.
+/// A table also has the catalog's entries, which never expire: most of its sequence numbers have
+/// expired, but none of its entries.
 #[test]
 fn a_table_that_only_seems_expired_is_rewritten_once() {
     let clock = WallClock::default();
@@ -55,7 +55,7 @@ fn a_table_that_only_seems_expired_is_rewritten_once() {
     assert_eq!(tables(), before);
     let entries = || db.engine().version().tables().map(|(_, table)| table.entries).sum::<u64>();
     let of_catalog = entries() - 200;
-    // What expires later goes all the same.
+    // Entries that expire later are removed nevertheless.
     clock.advance(secs(102));
     db.put("next", "").unwrap();
     rest(&db);

@@ -118,7 +118,8 @@ fn fill(db: &Db, from: u32, count: u32) {
     }
 }
 
-/// Whole tables go unread, under a snapshot too; half of a table is worth a rewrite.
+/// Whole tables are removed unread, even under a snapshot; a table of which half has expired is
+/// worth a rewrite.
 #[test]
 fn space_comes_back() {
     let place = Place::default();
@@ -157,8 +158,9 @@ fn space_comes_back() {
     assert!(marks.horizon() > 0 && marks.is_on());
 }
 
-/// Expiry is no write. But a write after a transaction began, which has expired and left no trace,
-/// is a conflict with all that it has read; as long as the memtables are there, with its key only.
+/// Expiry is not a write. But a write that followed the begin of a transaction, and has expired
+/// without a trace, conflicts with everything that the transaction has read; while the memtables
+/// still exist, only with its own key.
 #[test]
 fn transactions_meet_writes_that_have_expired() {
     for flushed in [false, true] {
@@ -199,8 +201,8 @@ fn transactions_meet_writes_that_have_expired() {
     }
 }
 
-/// A tombstone that has expired goes with what it hides, and a clock that jumps backward brings
-/// neither back.
+/// An expired tombstone is removed together with the entries that it hides, and a clock that jumps
+/// backward brings neither back.
 #[test]
 fn deleted_keys_stay_deleted() {
     let mut place = Place::default();
@@ -243,7 +245,7 @@ fn marks_are_few_and_steps_are_kept() {
     }
 }
 
-/// The marks of a damaged manifest are older than what was written later.
+/// The marks of a corrupt manifest are older than later writes.
 #[test]
 fn a_repair_without_the_end_of_the_manifest_keeps_what_has_not_expired() {
     let mut place = Place::default();
@@ -261,7 +263,7 @@ fn a_repair_without_the_end_of_the_manifest_keeps_what_has_not_expired() {
     assert_eq!(place.repaired(), ["b", "c"]);
 }
 
-/// Snapshots that keep their view heed a `ttl` that is set later.
+/// A `ttl` that is set later applies to snapshots that keep their view.
 #[test]
 fn entries_begin_to_expire_under_a_snapshot() {
     let place = Place::default();
@@ -283,7 +285,7 @@ fn entries_begin_to_expire_under_a_snapshot() {
     assert_seen(false);
 }
 
-/// What has expired is not filtered, also if that is not recorded yet.
+/// Expired entries are not passed to the filter, even if their expiry is not recorded yet.
 #[test]
 fn what_has_just_expired_is_not_filtered() {
     let (place, seen) = (Place::default(), Arc::new(Seen::default()));
@@ -316,7 +318,7 @@ fn space_comes_back_while_reads_go_on() {
     place.clock.advance(secs(41));
     assert_eq!(keys(&db), ["z"]);
     assert_eq!(db.engine().snapshots.expiry.time_to(&[(0, 2000)].into()), Some(Duration::ZERO));
-    // The thread looks for work.
+    // The thread now looks for work.
     db.set_options(|options| options).unwrap();
     let begun = Instant::now();
     while tables(&db) > 0 {
@@ -327,7 +329,8 @@ fn space_comes_back_while_reads_go_on() {
     assert!(db.engine().version().half_expires_at().is_empty(), "there is no more to record");
 }
 
-/// A longer `ttl` brings back nothing that no read has found to have expired.
+/// A longer `ttl` does not bring back expired entries, even if no read has noticed that they
+/// expired.
 #[test]
 fn a_longer_ttl_brings_nothing_back() {
     for longer in [Some(10 * TTL), None] {
@@ -342,7 +345,7 @@ fn a_longer_ttl_brings_nothing_back() {
     }
 }
 
-/// Also if it is less than half of a table.
+/// Even if it is less than half of a table.
 #[test]
 fn a_checkpoint_records_what_has_expired() {
     let place = Place::default();
@@ -359,7 +362,7 @@ fn a_checkpoint_records_what_has_expired() {
     assert_eq!(keys(&copy), ["b", "c", "d", "e"]);
 }
 
-/// Adds up operands of one byte. Nothing is left of zero.
+/// Adds up operands of one byte. A sum of zero leaves no value.
 #[derive(Debug)]
 struct Sum;
 
@@ -380,8 +383,8 @@ impl MergeOperator for Sum {
     }
 }
 
-/// A key whose operands make no value has one when the first of them have expired: no gap that a
-/// scan has learned, or has looked for the end of, may hold it.
+/// A key whose operands leave no value may have one once the first of them have expired, so no gap
+/// that a scan has found, or whose end it has searched for, may include it.
 #[test]
 fn no_gap_holds_a_key_that_has_a_value_later() {
     for (forward, flushed) in [(true, false), (true, true), (false, false), (false, true)] {

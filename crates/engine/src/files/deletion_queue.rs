@@ -3,14 +3,15 @@
 //! 1. The last reader of a table, on any thread, only queues the file here; removing it is
 //!    background work.
 //! 2. If the file system can overwrite old files with new ones ([`Vfs::create_over`]), some are
-//!    kept for new tables: tables and logs that this open store has written itself and not given a
-//!    second name. Other files may be in use under another name.
-//! 3. A kept file is renamed (`n.spare`), so that a reader without a manifest takes it neither for
-//!    a log nor for a table.
+//!    kept for new tables: tables and logs that this open store has written itself, and not linked
+//!    under a second name. Other files may be in use under another name.
+//! 3. A kept file is renamed (`n.spare`), so that a reader without a manifest does not mistake it
+//!    for a log or a table.
 //! 4. After each job and each slice, queued files are removed, except those kept
 //!    ([`DeletionQueue::sweep`]). Kept files are removed when the store is at rest (a caller
 //!    waits for it to become idle, or a background thread finds that nothing was done for a while),
-//!    when it is closed, and when the disk is full; then nothing more is kept until it is at rest.
+//!    when it is closed, and when the disk is full; after that, nothing more is kept until the
+//!    store is at rest.
 //! 5. If the store's directory is no longer the one that was locked, the files in it belong to
 //!    others: nothing is removed, renamed or overwritten, and the queue is forgotten.
 //! 6. Files that no durable manifest has named are removed without the queue, by the job that made
@@ -38,11 +39,11 @@ use crate::sync::{AtomicUsize, Mutex, lock};
 const KEPT_FOR: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 
-/// Most files that are kept: small ones do not pay for the time to find and remove them.
+/// Most files that are kept: small ones are not worth the time to find and remove them.
 const MOST_KEPT: usize = 64;
 
 /// Kept files take at most this fraction of the bytes of the store's tables: 1/4. In a small store
-/// they would be most of the disk usage, and there are few compactions to reuse them.
+/// they would be most of the disk usage, and few compactions would reuse them.
 const PART_KEPT: u64 = 4;
 
 /// The deletion queue of a store.
@@ -123,7 +124,7 @@ impl Files {
 }
 
 impl DeletionQueue {
-    /// For a store whose next file has the number `own_from`. Keeps no files yet.
+    /// A queue for a store whose next file has the number `own_from`. It keeps no files yet.
     pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64, lock: Arc<HeldLock>) -> Self {
         Self { vfs, own_from, lock, held: AtomicUsize::new(0), files: Mutex::default() }
     }
@@ -179,9 +180,9 @@ impl DeletionQueue {
         })
     }
 
-    /// Time at which the store is to rest, or to check again, unless something is done before then.
-    /// The thread that drops a file wakes no other, as it may be any thread, with any lock held.
-    /// Therefore the queue is checked periodically while files are in use.
+    /// The time at which the store is considered at rest, or has to check again, unless work is
+    /// done before then. The thread that drops a file wakes no other, as it may be any thread, with
+    /// any lock held. Therefore the queue is checked periodically while files are in use.
     pub(crate) fn rests_at(&self) -> Option<Instant> {
         let used = lock(&self.files).used;
         // With a replayed clock, all of its time would pass while a file is in use.

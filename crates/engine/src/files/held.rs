@@ -1,8 +1,8 @@
 //! The lock on a store's directory, while the store is open.
 //!
 //! If the directory was moved away and replaced by another, the files at the old path may belong to
-//! another owner. From its next flush, new log or close on, the engine accepts no more writes.
-//! Neither queued files nor those of a failed job are removed.
+//! another owner. The engine detects this at its next flush, new log or close, and accepts no more
+//! writes from then on. Neither queued files nor those of a failed job are removed.
 
 use trommel_vfs::FileLock;
 

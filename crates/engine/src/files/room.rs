@@ -1,4 +1,4 @@
-//! Space on a full disk: recyclable files are removed before an operation fails.
+//! Frees space on a full disk: recyclable files are removed before an operation fails.
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,13 +1,14 @@
-//! `UNFINISHED`: the mark of a store that a repair is filling, which names the store under repair.
+//! `UNFINISHED`: the mark of a store that a repair has not finished writing; it names the store
+//! under repair.
 //!
 //! ```text
 //! repair of "/data/shop"
 //! crc32 c6b0d538
 //! ```
 //!
-//! It is durable before anything else is written to the directory, and removed when everything is
-//! complete. So a store whose repair was interrupted has a valid mark; any other file of that name
-//! is foreign, and must not make a store unusable for good.
+//! The mark is durable before anything else is written to the directory, and is removed when
+//! everything is complete. So a store whose repair was interrupted has a valid mark; any other file
+//! of that name is foreign, and must not make a store permanently unusable.
 
 use std::fmt;
 use std::path::Path;

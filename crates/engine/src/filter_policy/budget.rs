@@ -77,8 +77,8 @@ impl FilterBudget {
         rules
     }
 
-    /// Parses the entries of a policy that has one beginning with `budget=`; the error text says
-    /// what is wrong.
+    /// Parses the entries of a policy that has one beginning with `budget=`; the error text
+    /// describes what is wrong.
     pub(crate) fn parse(parts: &[&str]) -> Result<Self, String> {
         let (mut budget, mut rule, mut misses) = (None, None, None);
         let mut bounds = Vec::new();

@@ -1,9 +1,9 @@
-//! The filter settings of other stores, by their names there.
+//! The filter settings of other stores, under the names that they have there.
 //!
-//! A name stands for rules, so others may follow it: `pebble.Progressive,last=none`. Levels are
-//! counted here as everywhere in a policy, from the top. Pebble's settings are by physical level,
-//! of which the last is 6: `last` stands for that, and a tree of fewer levels has the filters of
-//! the upper ones.
+//! A name stands for rules, so other rules may follow it: `pebble.Progressive,last=none`. Levels
+//! are counted here as everywhere in a policy, from the top. Pebble's settings are by physical
+//! level, and its last level is 6: `last` stands for that, and a tree with fewer levels uses the
+//! filters of the upper ones.
 
 /// Names, and the rules that they stand for.
 const PRESETS: [(&str, &str); 5] = [

@@ -101,7 +101,7 @@ impl FilterPolicy {
 mod tests {
     use super::*;
 
-    /// What is made in code is what its text says, and comes back from it.
+    /// A policy made in code equals the one parsed from its text.
     #[test]
     fn policies_in_code_are_those_of_their_text() {
         let spec = |text: &str| text.parse::<FilterSpec>().unwrap();

@@ -4,26 +4,26 @@
 //!    one, perhaps in another process: it is read from the start. Otherwise its new edits are read.
 //! 2. The logs are read from the oldest that the manifest needs on, each to its end marker, which
 //!    names the next one, and the last to its end for now. Each log has a memtable of its own, so
-//!    that one is dropped once the manifest says that a table has its contents. If there was news,
-//!    the manifest is read again: sorted entries may have been loaded into tables
+//!    that a memtable is dropped once the manifest names a table with its contents. If new records
+//!    were found, the manifest is read again: sorted entries may have been loaded into tables
 //!    ([`sorted_load`](crate::sorted_load)) before the last batches.
 //! 3. Every table of the version is opened, and stays open as long as a reader may need it.
 //! 4. The newest sequence number is published, and then the view replaced.
 //!
-//! *Never older.* A write that was acknowledged before the call began is in a table of the manifest
-//! that is read later, or in a log that this manifest needs, and its bytes are complete. What a
-//! newer manifest no longer needs of the logs is in its tables, with all that was written to the
-//! same logs later and not read.
+//! *Never older.* A write that was acknowledged before the call began is in a table of the
+//! manifest, which is read later, or in a log that this manifest needs, and its bytes are complete.
+//! The contents of logs that a newer manifest no longer needs are in its tables, including later
+//! writes to the same logs that were not read.
 //!
 //! *One moment.* A log holds a batch in one record, and a memtable is read only up to the published
 //! sequence number. A reader loads its view before that number, and each view holds a prefix of all
 //! batches. It is published *before* the view is replaced: the tables of the new version may have
-//! dropped versions that a reader as of an earlier moment needs, because the owner's compactions
-//! know nothing of readers here. For the same reason a snapshot keeps its view.
+//! dropped versions that a reader as of an earlier moment needs, because the owner's compactions do
+//! not know the readers here. For the same reason a snapshot keeps its view.
 //!
 //! *Files vanish.* The owner may remove a file between the reading of the manifest and the opening
-//! of that file, and a record or an edit may be read while it is being written. So what looks like
-//! a missing file or corruption is tried again, from step 1; only what stays is an error.
+//! of that file, and a record or an edit may be read while it is being written. So after a missing
+//! file or corruption the call is tried again, from step 1; it is an error only if it persists.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,15 +46,17 @@ use crate::space::{CATALOG_ID, Space, header};
 use crate::version::{Fences, Version};
 use crate::view::{LoggedMemtable, ReadAt, View};
 
-/// What was read of a store.
+/// The state of a store, as far as it has been read.
 #[derive(Debug)]
 pub(super) struct Following {
     manifest: FollowedManifest,
     /// The logs that the manifest needs, oldest first.
     logs: Vec<FollowedLog>,
-    /// The newest sequence number: of what was read, or of a time mark that a manifest began with.
+    /// The newest sequence number that was read, or that of a time mark with which a manifest
+    /// began.
     last_seqno: SeqNo,
-    /// What the current view was made from; `None` if it was made before anything was read.
+    /// The state from which the current view was made; `None` if it was made before anything was
+    /// read.
     installed: Option<Installed>,
     /// Batches read from logs.
     pub(super) batches: u64,
@@ -65,12 +67,12 @@ pub(super) struct Following {
 /// The state of a manifest, and the first and last log.
 type Installed = ((u64, u64), Option<(u64, u64)>);
 
-/// A log, and the memtable that holds what was read of it.
+/// A log, and the memtable that holds the records read from it.
 #[derive(Debug)]
 struct FollowedLog {
     tail: LogTail,
     memtable: Arc<LoggedMemtable>,
-    /// The highest sequence number in it; until it has any, that of what was written before.
+    /// The highest sequence number in it; until it has any, that of the earlier writes.
     last_seqno: SeqNo,
 }
 
@@ -80,7 +82,7 @@ pub(super) fn read_manifest(vfs: &dyn Vfs, dir: &Path) -> Result<FollowedManifes
 }
 
 impl Following {
-    /// Nothing but `manifest` was read.
+    /// The state after only `manifest` was read.
     pub(super) fn new(manifest: FollowedManifest) -> Self {
         let last_seqno = newest_of_tables(&manifest.state);
         Self { manifest, logs: Vec::new(), last_seqno, installed: None, batches: 0, retries: 0 }
@@ -153,14 +155,16 @@ impl Following {
             }
             next.take_over(&self.manifest.state.version);
             if !next.state.log_ends.is_empty() {
-                // The owner has decided where logs end that are read here already.
+                // The owner has recorded the ends of logs that may already have been read beyond
+                // them.
                 self.logs.clear();
             }
             self.last_seqno = newest_of_tables(&next.state);
             self.manifest = next;
         }
         let state = &self.manifest.state;
-        // Not its newer marks and horizons: they may be those of writes that are not read yet.
+        // Its newer marks and horizons do not count here: they may be those of writes that have not
+        // been read yet.
         self.last_seqno = self.last_seqno.max(state.last_seqno);
         engine.snapshots.expiry.learn(&state.version.time_marks);
         Ok(())
@@ -235,7 +239,7 @@ impl Following {
         Err(Corruption::new(tail.path(), 0, what).into())
     }
 
-    /// Makes visible what was read.
+    /// Makes everything that was read visible.
     fn install(&mut self, engine: &Engine) -> Result<SeqNo> {
         let last_seqno = self.last_seqno;
         if last_seqno < engine.snapshots.visible() {
@@ -252,7 +256,7 @@ impl Following {
         let salt = self.version().catalog_salt;
         let salt = salt.filter(|_| engine.options.keyspaces.default_now() == Space::Plain);
         if salt.is_some() {
-            // Before a reader sees the keys of other keyspaces.
+            // Done before a reader sees the keys of other keyspaces.
             engine.snapshots.expiry.separate();
         }
         let before = engine.view.load_full();
@@ -269,7 +273,7 @@ impl Following {
             }
             engine.note_backlog(&version);
             engine.replace_view(|_| {
-                // Before the view: see the head of the module.
+                // Published before the view: see the head of the module.
                 engine.snapshots.publish(last_seqno);
                 Arc::unwrap_or_clone(view)
             });
@@ -277,7 +281,7 @@ impl Following {
             Ok(last_seqno)
         };
         if begins_catalog {
-            // The keys with the marker are elsewhere from this moment on.
+            // The keys with the marker have other physical keys from this moment on.
             engine.options.keyspaces.map_default(publish)?;
         } else {
             publish()?;
@@ -290,7 +294,7 @@ impl Following {
         Ok(last_seqno)
     }
 
-    /// A view of what was read.
+    /// A view of everything that was read.
     fn next_view(&self, engine: &Engine) -> View {
         let version = Arc::new(self.version_to_read(engine));
         let fences = Arc::new(Fences::of(&version));
@@ -301,7 +305,7 @@ impl Following {
         View::new(active, memtables.collect(), version, fences)
     }
 
-    /// Whether the catalog is in `view`, about which no reader knows yet.
+    /// Whether the catalog is in `view`, which no reader uses yet.
     fn has_catalog(&self, engine: &Engine, view: &Arc<View>, salt: u64) -> Result<bool> {
         let at = ReadAt { seqno: self.last_seqno, view: Some(view) };
         let header = engine.catalog_header(salt, Some(at));
@@ -311,15 +315,15 @@ impl Following {
         Ok(header?.is_some())
     }
 
-    /// Before a reader sees operands of keyspaces: until the catalog was read again, which of them
-    /// have merge operators of their own is unknown, if entries of it are new.
+    /// Called before a reader sees operands of keyspaces: if the catalog has new entries, it is
+    /// unknown which keyspaces have merge operators of their own until the catalog is read again.
     fn expect_operators(&self, engine: &Engine) {
         if !self.version().has_keyspace_operators {
             return;
         }
         let visible = engine.snapshots.visible();
         let (first, next) = (header(CATALOG_ID), header(CATALOG_ID + 1));
-        // Those of the logs were noted as they were read.
+        // New entries in logs were noted as the logs were read.
         let has_new = self.version().tables().any(|(_, table)| {
             table.max_seqno > visible && *table.smallest < next[..] && *table.largest >= first[..]
         });
@@ -336,8 +340,8 @@ impl Following {
     }
 }
 
-/// Takes the built-in merge operator of the name that the owner has recorded since the follower was
-/// opened, unless it was opened with it.
+/// Adopts the built-in merge operator whose name the owner has recorded since the follower was
+/// opened, unless the follower was opened with that operator.
 fn adopt_operator(engine: &Engine, recorded: &str) -> Result<()> {
     let options = engine.options.load_full();
     let dir = &engine.files.dir;
@@ -354,8 +358,8 @@ fn new_memtable(engine: &Engine) -> Arc<Memtable> {
     Arc::new(Memtable::new(engine.options.load().writes.memtable, &engine.memory.arenas))
 }
 
-/// The newest sequence number that the tables and the time marks of a manifest account for, of
-/// which no log was read yet. The marks of lost writes may remain, and later writes have higher
+/// The newest sequence number that the tables and the time marks of a manifest account for, before
+/// any of its logs is read. The marks of lost writes may remain, and later writes have higher
 /// numbers.
 fn newest_of_tables(state: &ManifestState) -> SeqNo {
     let marks = &state.version.time_marks;
@@ -373,7 +377,7 @@ fn replaced(dir: &Path, what: &str) -> Error {
 }
 
 /// Releases the filters and the cached blocks of tables that have left the version. Readers that
-/// hold them read on; the files belong to the owner of the store.
+/// hold them can still read them; the files belong to the owner of the store.
 fn leave_missing(engine: &Engine, before: &Version, after: &Version) {
     let kept: std::collections::HashSet<_> =
         after.tables().map(|(_, table)| Arc::as_ptr(table)).collect();

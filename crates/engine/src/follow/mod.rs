@@ -35,17 +35,17 @@ use crate::recovery::{assemble, with_operator};
 use crate::recovery_report::RecoveryReport;
 use crate::sync::{Mutex, lock};
 
-/// A store that another process writes, or another handle of this one, opened for reading without
-/// its lock.
+/// A store that is written by another process, or by another handle of this one, opened for reading
+/// without its lock.
 ///
 /// It reads like a [`Db`], to which it dereferences, as of the last [`Follower::catch_up`]; writes
-/// are [`Error::ReadOnly`]. Any number of followers may read one store. They write nothing, and
-/// the owner of the store neither knows of them nor waits for them.
+/// fail with [`Error::ReadOnly`]. Any number of followers may read one store. They write nothing,
+/// and the owner of the store neither knows of them nor waits for them.
 ///
 /// The contents of the logs are in memory, and every table is open: a follower needs a file handle
-/// for each, whatever [`ReadSettings::max_open_files`](crate::settings::ReadSettings) says. So what
-/// it reads stays readable when the owner removes the files, and so does what a
-/// [`Snapshot`](crate::Snapshot), an iterator or a cursor of it reads, as long as that is held.
+/// for each, whatever [`ReadSettings::max_open_files`](crate::settings::ReadSettings) is. So its
+/// data stays readable when the owner removes the files, and so does the data of its
+/// [`Snapshot`](crate::Snapshot)s, iterators and cursors as long as they are held.
 ///
 /// ```
 /// # use trommel::{Db, Error, Options};
@@ -69,14 +69,14 @@ pub struct Follower {
     timer: Mutex<Option<Timer>>,
 }
 
-/// What a follower shares with its timer.
+/// The state that a follower shares with its timer.
 #[derive(Debug)]
 struct FollowedStore {
     db: Db,
     state: Mutex<FollowState>,
 }
 
-/// What a follower has read, and its counts.
+/// The files that a follower has read, and its counts.
 #[derive(Debug)]
 struct FollowState {
     following: Following,
@@ -85,11 +85,11 @@ struct FollowState {
     error: Option<Error>,
 }
 
-/// What a [`Follower`] has read.
+/// The state and the counts of a [`Follower`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowerStats {
-    /// Calls of [`Follower::catch_up`] that succeeded, that of the opening included.
+    /// Calls of [`Follower::catch_up`] that succeeded, including the one at open.
     pub catch_ups: u64,
     /// Attempts that were repeated because the owner of the store changed its files meanwhile.
     pub retries: u64,
@@ -97,23 +97,24 @@ pub struct FollowerStats {
     pub batches: u64,
     /// The number of the manifest that was read last.
     pub manifest: u64,
-    /// Edits read of it.
+    /// Edits read from it.
     pub edits: u64,
     /// Tables of the store, each of which is held open.
     pub tables: u64,
     /// The newest visible sequence number.
     pub seqno: SeqNo,
-    /// Whether the owner has closed the store. It is not reported of an owner that was killed.
+    /// Whether the owner has closed the store. False if the owner was killed.
     pub is_closed: bool,
 }
 
 impl Db {
-    /// Opens the store in `dir` for reading while another owner, in this process or another,
-    /// writes to it, or nobody does. Takes no lock, and writes nothing. Catches up once.
+    /// Opens the store in `dir` for reading while another owner, in this process or another, writes
+    /// to it, or while none does. Takes no lock, and writes nothing. Catches up once.
     ///
     /// Of the `options`, those for writing have no effect. In a store with a
-    /// [`ttl`](crate::settings::WriteSettings::ttl), pass the same to hide what has expired since
-    /// its owner recorded it: [`Options::load_latest`] returns the recorded options.
+    /// [`ttl`](crate::settings::WriteSettings::ttl), pass the same `ttl` to hide entries that have
+    /// expired since the owner last recorded its horizon: [`Options::load_latest`] returns the
+    /// recorded options.
     ///
     /// # Errors
     /// As [`Db::open_read_only`], except for [`Error::Locked`]; [`Error::InvalidOption`] if
@@ -163,19 +164,20 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Reads what the owner of the store has written since the last call. Reads then see
-    /// everything that was durable when the call was made, as [`Durability`](crate::Durability)
-    /// defines that for each write, and perhaps later writes, but no part of a batch. Returns the
-    /// newest visible sequence number, which is at least that of each write that had returned.
+    /// Reads the writes of the store's owner since the last call. Reads then see everything that
+    /// was durable when the call was made, as [`Durability`](crate::Durability) defines it for each
+    /// write, and perhaps later writes, but never a part of a batch. Returns the newest visible
+    /// sequence number, which is at least that of each write that returned before the call.
     ///
-    /// Without news it takes a few system calls; otherwise as long as it takes to read the news. A
-    /// store without a [`log`](crate::settings::WriteSettings::log) is read as of its last flush.
+    /// Without new writes it takes a few system calls; otherwise as long as reading the new writes
+    /// takes. A store without a [`log`](crate::settings::WriteSettings::log) is read as of its last
+    /// flush.
     ///
     /// # Errors
-    /// After any error, reads go on as of the last call that succeeded. [`Error::Replaced`] if the
-    /// store was destroyed or replaced: open the follower again. [`Error::Corruption`] if a file is
-    /// corrupt, or is missing though the store needs it: half a second was waited for the owner to
-    /// change that. [`Error::Unsupported`] if a newer version has written to the store;
+    /// After any error, reads continue as of the last call that succeeded. [`Error::Replaced`] if
+    /// the store was destroyed or replaced: open the follower again. [`Error::Corruption`] if a
+    /// file is corrupt, or is missing though the store needs it, and the owner has not changed that
+    /// within half a second. [`Error::Unsupported`] if a newer version has written to the store;
     /// [`Error::Io`], also if there are fewer file handles than tables; [`Error::Closed`] after
     /// [`Db::close`].
     ///
@@ -192,9 +194,10 @@ impl Follower {
         self.store.catch_up()
     }
 
-    /// Catches up now and then at this interval, in a thread of its own; `None` ends that. An
-    /// earlier interval is replaced. The thread ends with the follower; handles and snapshots of it
-    /// stay as of the last time. After an error it tries again: see [`Follower::last_error`].
+    /// Catches up now, and then at this interval, in a thread of its own; `None` ends the thread.
+    /// An earlier interval is replaced. The thread ends with the follower, whose handles and
+    /// snapshots then stay as of the last time. After an error it tries again: see
+    /// [`Follower::last_error`].
     ///
     /// # Errors
     /// [`Error::Closed`]; [`Error::Io`] if the thread cannot be started.
@@ -249,7 +252,7 @@ impl Follower {
     }
 
     /// The handle through which the follower reads. Clones of it keep the store open, as of the
-    /// last time that the follower has caught up.
+    /// last time that the follower caught up.
     ///
     /// ```
     /// # use trommel::{Db, Options};
@@ -264,7 +267,8 @@ impl Follower {
         &self.store.db
     }
 
-    /// What the follower has read so far. [`Db::stats`] counts its lookups, and shows the levels.
+    /// The state and the counts of the follower. [`Db::stats`] counts its lookups, and shows the
+    /// levels.
     ///
     /// # Errors
     /// [`Error::Closed`], and [`Error::Forked`] in a forked child.
@@ -318,7 +322,7 @@ impl Drop for Follower {
 impl FollowedStore {
     fn catch_up(&self) -> Result<SeqNo> {
         let engine = self.db.engine();
-        // Before the lock: in a forked child it may be held for ever.
+        // Checked before the lock is taken: in a forked child it may be held forever.
         engine.access.check_open()?;
         let mut state = lock(&self.state);
         engine.access.check_open()?;

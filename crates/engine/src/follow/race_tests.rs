@@ -1,4 +1,4 @@
-//! What the owner of a store does while a follower reads its files.
+//! Changes by the owner of a store while a follower reads its files.
 
 use std::fmt;
 use std::path::Path;
@@ -22,9 +22,9 @@ type Action = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// What happens before a file is opened.
 struct Interruption {
-    /// How the name of the file ends.
+    /// The end of the file's name.
     name: &'static str,
-    /// Calls that open such a file before.
+    /// Earlier calls that open such a file.
     after: u32,
     action: Action,
 }
@@ -42,7 +42,8 @@ impl fmt::Debug for InterruptedVfs {
 }
 
 impl InterruptedVfs {
-    /// Runs `action` before a file whose name ends like this is opened, after so many others.
+    /// Runs `action` before a file whose name ends with `name` is opened, after this many earlier
+    /// opens.
     fn interrupt(
         &self,
         name: &'static str,
@@ -84,7 +85,7 @@ impl Layer for InterruptedVfs {
     }
 }
 
-/// A file system that is slow to remove files: they are still there.
+/// A file system that is slow to remove files: removed ones still exist.
 #[derive(Debug)]
 struct UnremovedVfs(Arc<dyn Vfs>);
 
@@ -147,8 +148,8 @@ fn catch_up_without_catalog(follower: &Follower) {
     lock(&follower.store.state).following.catch_up(engine).unwrap();
 }
 
-/// An edit states the mark of a write that the follower has not read: its sequence number was
-/// published, and later the writes before it were inserted below that.
+/// Regression: an edit held the mark of a write that the follower had not read. The mark's sequence
+/// number was published, and earlier writes were inserted below it later.
 #[test]
 fn no_mark_of_unread_writes_is_published() {
     let owner = Owner::new(|o| o.writes(|w| w.ttl(Duration::from_secs(1000))));
@@ -171,7 +172,8 @@ fn no_mark_of_unread_writes_is_published() {
     assert_eq!(follower.get("a").unwrap().unwrap(), b"2");
 }
 
-/// Older snapshots looked where the key is since the first keyspace was created.
+/// Regression: older snapshots looked up the key where it is stored since the first keyspace was
+/// created.
 #[test]
 fn older_snapshots_find_keys_that_the_first_keyspace_moves() {
     for is_flushed in [false, true] {
@@ -197,8 +199,8 @@ fn older_snapshots_find_keys_that_the_first_keyspace_moves() {
     }
 }
 
-/// The manifest has the salt of a catalog that was not written yet: until the follower noticed, it
-/// did not find keys.
+/// Regression: the manifest had the salt of a catalog that was not written yet. Until the follower
+/// noticed that, it did not find keys.
 #[test]
 fn keys_stay_found_until_the_catalog_is_written() {
     let owner = Owner::new(|o| o);
@@ -215,8 +217,8 @@ fn keys_stay_found_until_the_catalog_is_written() {
     assert!(follower.contains_key(MARKED).unwrap() && older.contains_key(MARKED).unwrap());
 }
 
-/// A scan had loaded the view, and read the clock, when the view was replaced: it looked in the old
-/// one for keys where they are in the new one.
+/// Regression: a scan had loaded the view, and read the clock, when the view was replaced. It then
+/// searched the old view for the physical keys of the new one.
 #[test]
 fn a_scan_finds_keys_that_the_first_keyspace_moves() {
     let owner = Owner::new(|o| o.writes(|w| w.ttl(Duration::from_secs(1000))));
@@ -234,7 +236,7 @@ fn a_scan_finds_keys_that_the_first_keyspace_moves() {
     assert_eq!(follower.list_keyspaces().unwrap(), ["first"]);
 }
 
-/// With the keyspace its horizon was forgotten, which a snapshot needs.
+/// Regression: the horizon was dropped with the keyspace, though a snapshot needed it.
 #[test]
 fn a_drop_revives_nothing_in_older_snapshots() {
     let owner = Owner::new(|o| o);
@@ -254,7 +256,7 @@ fn a_drop_revives_nothing_in_older_snapshots() {
         assert_eq!(snapshot.iter().count(), 0);
     }
     drop(snapshot);
-    // Horizons are not kept for ever.
+    // Horizons are not kept forever.
     for name in ["1", "2", "3"] {
         let other = owner.db.keyspace(name, lasting(10)).unwrap();
         other.put("k", "v").unwrap();
@@ -269,8 +271,8 @@ fn a_drop_revives_nothing_in_older_snapshots() {
     assert!(horizons.named().count() <= 1, "{horizons:?}");
 }
 
-/// A new entry of the catalog, read but not visible, made the operators of all keyspaces unknown;
-/// for good if the call then failed.
+/// Regression: a new entry of the catalog, read but not visible, made the operators of all
+/// keyspaces unknown, permanently if the call then failed.
 #[test]
 fn merged_keys_stay_readable_while_the_catalog_changes() {
     let owner = Owner::new(|o| o.writes(|w| w.merge_operator(Merge::counter())));
@@ -298,8 +300,8 @@ fn merged_keys_stay_readable_while_the_catalog_changes() {
     assert_eq!((value(&highs), value(&sums)), (3, 5));
 }
 
-/// The mark of a sorted load is in the manifest alone. It was ignored if that of a later write was
-/// read before, and the load expired with what is older.
+/// The mark of a sorted load is in the manifest alone. Regression: it was ignored if the mark of a
+/// later write was read first, and the load expired with older entries.
 #[test]
 fn a_load_keeps_its_time_if_a_later_mark_is_read_first() {
     let owner = Owner::new(|o| o.writes(|w| w.ttl(Duration::from_secs(100))));

@@ -5,7 +5,7 @@ use trommel_sim::SimDisk;
 use super::*;
 use crate::{KeyspaceOptions, Merge};
 
-/// Merged the operands by the store's operator until the catalog was read again.
+/// Regression: the operands were merged by the store's operator until the catalog was read again.
 #[test]
 fn operands_wait_for_the_operator_of_their_keyspace() {
     let disk = Arc::new(SimDisk::default());

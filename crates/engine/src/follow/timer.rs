@@ -1,4 +1,4 @@
-//! A thread that does something at intervals, until it is dropped.
+//! A thread that runs a function at intervals, until the timer is dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use crate::env;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Condvar, Mutex, lock, wait_until};
 
-/// The thread, which ends when this is dropped.
+/// The thread, which ends when the timer is dropped.
 #[derive(Debug)]
 pub(super) struct Timer {
     end: Arc<TimerEnd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Tells the thread to end.
+/// The signal for the thread to end.
 #[derive(Debug, Default)]
 struct TimerEnd {
     is_over: Mutex<bool>,

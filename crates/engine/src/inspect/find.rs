@@ -4,8 +4,8 @@
 //! 2. Search the logs that it needs, newest first: the contents of the memtables, now or after an
 //!    open.
 //! 3. Search the tables whose key range contains the key, in the order of a lookup: level 0 newest
-//!    first, then one table of each deeper level. Each is searched for all versions, whatever its
-//!    filter says; the verdict of the filter is reported with the truth.
+//!    first, then one table of each deeper level. Each is searched for all versions, whatever the
+//!    verdict of its filter, which is reported together with the truth.
 //!
 //! A store that is being written may move a key between files during the search, so everything is
 //! read again if the manifest has changed at the end.
@@ -72,7 +72,7 @@ pub enum Answer {
     NotQueried,
     /// The key is not in the table: the read is saved.
     No,
-    /// The key may be in the table: it is read, in vain if the key is not there.
+    /// The key may be in the table: it is read, and the read is wasted if the key is not there.
     Maybe,
 }
 

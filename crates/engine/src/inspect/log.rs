@@ -39,7 +39,7 @@ pub struct LogInfo {
     pub store_id: u64,
     /// The log written before this one; 0 for none.
     pub previous: u64,
-    /// What was written to it.
+    /// Counts of its batches and operations.
     pub written: LoggedCounts,
     /// The first and the last sequence number; none without operations.
     pub seqnos: Option<(SeqNo, SeqNo)>,
@@ -121,7 +121,7 @@ pub struct LogBatch<'a> {
 pub struct LogOperation<'a> {
     /// Its sequence number.
     pub seqno: SeqNo,
-    /// What it does; never [`BatchOp::Refused`].
+    /// The operation; never [`BatchOp::Refused`].
     pub op: BatchOp<'a>,
 }
 

@@ -61,14 +61,15 @@ pub struct ManifestInfo {
 pub struct ManifestContents {
     /// The tables: level 0 first and newest first, deeper levels by key.
     pub tables: Vec<ListedTable>,
-    /// The range tombstones, cut where others begin or end. Those of the logs are not among them.
+    /// The range tombstones, cut where others begin or end. Range tombstones in the logs are not
+    /// among them.
     pub range_tombstones: Vec<RangeTombstone>,
     /// Everything with a lower sequence number has expired; in a store with keyspaces that expire,
     /// everything of the default one.
     pub expiry_horizon: u64,
     /// The numbers of named keyspaces, and their own horizons.
     pub keyspace_horizons: Vec<(u32, u64)>,
-    /// The times of what has not expired, oldest first; empty if entries do not expire.
+    /// The times of entries that have not expired, oldest first; empty if entries do not expire.
     pub time_marks: Vec<TimeMark>,
     /// The name of the merge operator, if the store may hold operands of one.
     pub merge_operator: Option<String>,

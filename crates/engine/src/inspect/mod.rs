@@ -9,8 +9,8 @@
 //! Everything here reads through a [`Vfs`] only: it takes no lock, writes nothing, and works on a
 //! store that is open elsewhere, was closed, was killed, or is corrupt. A store that is being
 //! written may change between two reads; the data read from one file is always consistent. Bytes
-//! are decoded by the code that the store itself uses, so a tool cannot see a file differently than
-//! the store does. Any bytes lead to a result or an [`Error`], never to a panic.
+//! are decoded by the code that the store itself uses, so a tool cannot interpret a file
+//! differently from the store. Any bytes lead to a result or an [`Error`], never to a panic.
 
 mod files;
 mod find;
@@ -103,9 +103,9 @@ fn wrong(path: &Path, wanted: Role, found: &'static str) -> Error {
 }
 
 /// Reads several files of the store in `dir`, which may be written meanwhile. If a file named by
-/// another one was missing (by `is_torn` of the result, or an error), and the manifest has changed
-/// in the meantime, reads again: a file is missing only if it is missing while the manifest stays
-/// the same.
+/// another one is missing (as `is_torn` of the result or an error shows), and the manifest has
+/// changed in the meantime, reads again: a file counts as missing only if it is missing while the
+/// manifest stays the same.
 fn read_consistently<T>(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -159,7 +159,7 @@ fn named(path: &Path) -> Option<Role> {
         Numbered::Log(_) | Numbered::ArchivedLog(_) => Some(Role::Log),
         Numbered::Manifest(_) => Some(Role::Manifest),
         Numbered::FilterSidecar(_) => Some(Role::FilterSidecar),
-        // Its contents decide.
+        // The file's contents decide.
         Numbered::Spare(_) => None,
     }
 }

@@ -8,16 +8,16 @@
 //! 2. Any other range skips no table. That includes a range whose first key has no prefix, even if
 //!    its other keys do, and any range without an upper end (unless `p` has none).
 //! 3. The extractor is the configured one; without one, each table's own, if its name defines it
-//!    completely. A table whose filter was made by another extractor is not skipped, and is
-//!    counted: by its name, or because the filter denies the prefix of the table's own first or
-//!    last key.
-//! 4. Each table is probed once in a scan. Once the scan has searched a table that passed for the
-//!    first or the last key of the range, the positive is known to be true or false. For a scan
-//!    that begins in the middle it is not, and then a negative is not counted either, or the
+//!    completely. A table whose filter was built with another extractor is not skipped, and is
+//!    counted. Such a filter is recognized by the extractor's name, or by a "no" for the prefix of
+//!    the table's own first or last key.
+//! 4. Each table is probed once in a scan. Once the scan has searched an admitted table from the
+//!    first or the last key of the range, its positive is known to be true or false. A scan that
+//!    begins in the middle does not settle this, and then a negative is not counted either, or the
 //!    measured rate would be too low.
 //!
-//! A gated scan yields all of its range, and an arbitrary part of what is outside; callers must not
-//! look there.
+//! A gated scan yields all of its range, and an arbitrary part of the keys outside it, which
+//! callers must ignore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ use crate::version::Reader;
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
-    /// The configured extractor, and the range's prefix by it.
+    /// The configured extractor, and the prefix of the range according to it.
     set: Option<(Prefix, RangePrefix)>,
     has_skipped: AtomicBool,
 }
@@ -113,10 +113,10 @@ fn one_prefix(bounds: &Bounds, extractor: &Prefix, seed: HashSeed) -> Option<Ran
     inside.then(|| RangePrefix { len: prefix.len(), hash: seed.hash(prefix) })
 }
 
-/// What is known of one table.
+/// The knowledge of a scan about one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TableAnswer {
-    /// Its filter was not probed.
+    /// Its filter has not been probed.
     None,
     /// It holds no key of the range.
     No,
@@ -199,8 +199,8 @@ impl TableGate {
 
     /// Counts the pending answers. A key within the range makes the positive of table `at` true.
     /// Any other key, or none, makes it false only if the whole range was searched, which `all`
-    /// says for a table with this newest sequence number. The same condition holds for counting a
-    /// negative.
+    /// returns for a table with this newest sequence number. The same condition holds for counting
+    /// a negative.
     fn settle(&mut self, at: Option<usize>, found: Option<&[u8]>, all: impl Fn(SeqNo) -> bool) {
         for (verdict, newest) in self.refused.drain(..) {
             if all(newest) {

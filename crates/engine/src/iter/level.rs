@@ -1,5 +1,5 @@
-//! A cursor over one sorted level: opens each table when it is reached, and skips tables that a
-//! gate knows to hold no key of the range.
+//! A cursor over one sorted level: opens each table when the cursor reaches it, and skips tables
+//! that a gate has found to hold no key of the range.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,17 +1,17 @@
 //! Merges many sorted sources into one by insertion, in both directions.
 //!
-//! 1. Before a seek all sources prefetch what they will read. After it each source is positioned on
-//!    its first entry in the direction of travel, and the sources are sorted by these. The first
-//!    has the current entry; when it has moved, it is reinserted in order. A source rarely moves
-//!    far back, because one that holds a small part of the entries is rarely first, and the
-//!    compared heads are contiguous: up to some dozens of sources this takes fewer instructions
-//!    than a loser tree.
+//! 1. Before a seek, all sources prefetch the memory and blocks that they will read. After it each
+//!    source is positioned on its first entry in the direction of travel, and the sources are
+//!    sorted by these. The first has the current entry; when it has moved, it is reinserted in
+//!    order. A source rarely moves far back, because one that holds a small part of the entries is
+//!    rarely first, and the compared heads are contiguous: up to some dozens of sources this takes
+//!    fewer instructions than a loser tree.
 //! 2. The head of each source's entry is kept for comparison: the first sixteen bytes of its key as
 //!    a number, the key's length, and the sequence number. Only long keys with a common start are
 //!    read themselves.
 //! 3. As long as the first source's next entry comes before the second's, as in a long run of one
-//!    source, the order does not change. A visitor is lent what the sources have decoded, while
-//!    nothing is reordered at all (`merge/visit.rs`).
+//!    source, the order does not change. A visitor is lent the entries that the sources have
+//!    decoded, while nothing is reordered at all (`merge/visit.rs`).
 //! 4. A change of direction moves every other source by one: in forward travel each is after the
 //!    current entry, so its previous entry is before it, and the other way round.
 //!
@@ -53,14 +53,14 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     is_unsorted: bool,
     direction: Direction,
     failed: Option<C::Error>,
-    /// The skips of deleted entries since the last seek, if there were any. Apart, as most scans
-    /// make none and every scan moves this cursor.
+    /// The skips of deleted entries since the last seek, if there were any. Boxed, because most
+    /// scans make none, and every scan moves this cursor.
     skips: Option<Box<Skips>>,
     /// Entries that visits skipped.
     skipped: u64,
 }
 
-/// The sources of a merge, and the memory of its other lists, which another merge may have left.
+/// The sources of a merge, and the memory of its other lists, which may come from an earlier merge.
 #[derive(Debug)]
 pub(crate) struct MergeLists<C> {
     pub(crate) sources: Vec<C>,
@@ -81,8 +81,8 @@ struct Skips {
     are_recent: bool,
     /// Where they have left the sources since then.
     landings: Vec<Option<Vec<u8>>>,
-    /// Whether a skip has not come farther than the one before it: a source is out of order, as no
-    /// writer writes it. All are stepped through until the next seek.
+    /// Whether a skip came no farther than the one before it. Its source is then out of order,
+    /// which no writer produces; until the next seek, no source skips entries.
     has_ended: bool,
 }
 
@@ -90,7 +90,7 @@ struct Skips {
 pub(crate) trait SkipsDeleted: CursorHints {
     /// On an entry before `to`: moves to the first entry at or after `to`, or off the end without
     /// one, if nothing that it passes was written after `covering`. It may stop earlier, at an
-    /// entry of which that is not known. Returns whether it has moved.
+    /// entry for which this is not known. Returns whether it has moved.
     fn skip_deleted(&mut self, covering: SeqNo, to: Option<&[u8]>) -> Result<bool, Self::Error>;
 
     /// As `skip_deleted`, backward: on an entry at or after `from`, moves to the last entry before
@@ -118,7 +118,7 @@ impl Mark {
         Self { words: head.words, len: head.len }
     }
 
-    /// Whether it determines the key.
+    /// Whether the mark determines the key.
     #[inline]
     pub(crate) fn is_whole(self) -> bool {
         self.len <= SHOWN_BYTES
@@ -168,7 +168,7 @@ where
         MergeLists { sources, heads, order: std::mem::take(&mut self.order) }
     }
 
-    /// Number of entries that visits skipped between those they took.
+    /// Number of entries that visits skipped.
     pub(crate) fn skipped_in_visits(&self) -> u64 {
         self.skipped
     }
@@ -259,7 +259,8 @@ where
         error
     }
 
-    /// Lets all sources prefetch what a seek will read, before any of them waits for it.
+    /// Makes all sources prefetch the memory and blocks that a seek will read, before any of them
+    /// waits for it.
     fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
         for stage in [Stage::Find, Stage::Prefetch] {
             let requested =
@@ -349,8 +350,8 @@ where
         Ok(())
     }
 
-    /// As `turn`, after a skip of deleted entries: then sources may be farther than their nearest
-    /// entries.
+    /// As `turn`, after a skip of deleted entries: then sources may be farther away than on their
+    /// nearest entries.
     #[cold]
     fn turn_by_seeks(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
         let here = self.sources.get(current).and_then(C::internal_key);

@@ -1,4 +1,4 @@
-//! Cursors over cursors: the merge of all sources, and the entries of it that are visible.
+//! Cursors over cursors: the merge of all sources, and its visible entries.
 
 pub(crate) mod gate;
 pub(crate) mod level;

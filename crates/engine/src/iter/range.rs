@@ -17,15 +17,15 @@ type End = Option<VisibleCursor>;
 
 /// An iterator over the entries of a range as of one moment, in key order, from both ends.
 ///
-/// It owns what it reads from, so it can outlive its handle and move to another thread. It sees the
-/// store as of its creation, and keeps the files and memtables that it reads, and the store, open
-/// until it is dropped. After an error it yields nothing more. Once the store is closed by
-/// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
+/// It owns everything that it reads from, so it can outlive its handle and move to another thread.
+/// It sees the store as of its creation, and keeps the files and memtables that it reads, and the
+/// store, open until it is dropped. After an error it yields nothing more. Once the store is closed
+/// by [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
 ///
 /// # What is copied, and what kept entries keep
 /// A key is assembled from its block, so it is a copy; the memory of a key above 30 bytes is reused
 /// for the next one if the key was dropped by then. A value above 30 bytes is a slice of its block.
-/// So a loop that looks at entries and drops them allocates nothing for each, while **every value
+/// So a loop that reads entries and drops them allocates nothing per entry, while **every value
 /// that is kept keeps its block** (4 KiB by default) in memory, beyond the block cache's limit and
 /// not counted by [`Stats`](crate::Stats): keep [`Slice::detached`] or a `Vec` instead.
 /// [`DbCursor::visit`] lends keys and values without copies or reference counts, and is the fastest
@@ -44,7 +44,7 @@ type End = Option<VisibleCursor>;
 /// ```
 #[must_use = "it reads nothing until it is advanced"]
 pub struct Range {
-    /// Of physical keys.
+    /// In physical keys.
     bounds: SharedBounds,
     space: Space,
     make_cursor: MakeCursor,
@@ -190,9 +190,9 @@ impl std::fmt::Debug for Range {
 #[must_use = "it reads nothing until it is advanced"]
 pub struct DbCursor {
     cursor: VisibleCursor,
-    /// Of physical keys.
+    /// In physical keys.
     bounds: SharedBounds,
-    /// Always if the keyspace is stored with headers.
+    /// Always true if the keyspace is stored with headers.
     is_bounded: bool,
     space: Space,
 }

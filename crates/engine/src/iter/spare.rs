@@ -1,8 +1,8 @@
-//! The memory of the lists of a scan's sources, which each thread keeps for its next scan.
+//! Reuses the memory of the lists of a scan's sources: each thread keeps it for its next scan.
 //!
-//! A source holds a whole cursor over a table, so the list takes some kilobytes: more than
-//! allocators serve from their fast lists, and short scans need one each. Only memory is kept: the
-//! list is empty. Called where a scan begins and where it is dropped.
+//! A source holds a whole cursor over a table, so a list takes several kilobytes, more than the
+//! fast paths of allocators serve, and every short scan needs one. Only the memory is kept; the
+//! list is empty. Called when a scan begins and when it is dropped.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Reduces all versions of all keys to what a reader sees as of one moment: for each key its newest
-//! version not newer than that, and nothing if it is a tombstone.
+//! Reduces all versions of all keys to what a reader sees as of one moment: for each key, the
+//! newest version that is visible at that moment, or nothing if that version is a tombstone.
 //!
 //! 1. Entries that are not yielded (tombstones, and versions that are too new or hidden) are
 //!    stepped over one by one, because usually there are few. After [`STEPS_BEFORE_RESEEK`]
@@ -47,14 +47,14 @@ enum Position {
     /// The merge is before all versions of the current key, which is held in `key` and `value`.
     Before,
     /// The merge is on the newest visible version of the current key, a merge operand, in either
-    /// direction of travel; `value` is what the key has with it.
+    /// direction of travel; `value` is the merged value of the key.
     OnOperand,
 }
 
 /// A cursor over the keys and values that are visible as of one moment.
 ///
-/// It keeps the memtables and tables of its view alive, so nothing that happens to the store
-/// changes what it yields.
+/// It keeps the memtables and tables of its view alive, so no change of the store affects the
+/// entries that it yields.
 pub(crate) struct VisibleCursor {
     merge: MergeCursor<Source>,
     seqno: SeqNo,
@@ -64,7 +64,7 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// If the merge is before the current key: its value.
     value: Slice,
-    /// What is known of deleted ranges, if anything is.
+    /// The known deleted ranges, if there are any.
     deleted: Option<Box<KnownDeleted>>,
     /// The keys that are being passed.
     gap: Gap,
@@ -74,7 +74,7 @@ pub(crate) struct VisibleCursor {
     skipped: u64,
     /// Seeks that skipped the rest of a key's versions.
     reseeks: u64,
-    /// The buffer for that value if it cannot be shared.
+    /// The buffer for a value that cannot be shared.
     values: SliceBuffer,
     opener: Opener,
     _view: Arc<View>,
@@ -253,8 +253,7 @@ impl VisibleCursor {
         }
     }
 
-    /// As `next`, from off the front or from the key before: goes past all versions of the current
-    /// key.
+    /// As `next`, while the merge is before the current key: moves past all of its versions.
     #[cold]
     fn next_from_before(&mut self) -> Result<()> {
         self.key.push(0);
@@ -382,7 +381,7 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// As `settle_forward`; notes where nothing is visible.
+    /// As `settle_forward`; records gaps in which nothing is visible.
     #[inline]
     fn pass_forward(&mut self, passed: Option<Mark>) -> Result<()> {
         // The key whose versions are being skipped: all that are left, or those that are too new.
@@ -455,7 +454,7 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// As `settle_backward`; notes where nothing is visible.
+    /// As `settle_backward`; records gaps in which nothing is visible.
     #[inline]
     fn pass_backward(&mut self) -> Result<()> {
         let mut run = VersionRun::NONE;
@@ -545,7 +544,7 @@ impl VisibleCursor {
             if newest_visible.is_none() {
                 self.exclude_from_gap();
                 if self.gap.is_full() {
-                    // A limited search: for it, the key is found.
+                    // A limited search ends here, as if the key were visible.
                     self.position = Position::Before;
                     return Ok(true);
                 }
@@ -561,7 +560,7 @@ impl VisibleCursor {
     }
 }
 
-/// Whether a backward scan as of `now` sees what was written at `seqno`.
+/// Whether a backward scan as of `now` sees an entry written at `seqno`.
 #[inline]
 fn sees(now: SeqNo, seqno: SeqNo) -> bool {
     seqno <= now

@@ -137,7 +137,7 @@ impl Engine {
         if job.is_none() && !is_paused && state.failures.fits.is_due(now) {
             job = state.requests.fit_budget.next(&mut state.busy, &view.version);
         }
-        // Searching for a table may end a request that has none left.
+        // Searching for a table ends a request that has none left.
         if over(state) > before {
             self.background.notify();
         }
@@ -232,8 +232,8 @@ impl Engine {
         // Removing files is part of the job: a panic there must be reported too.
         self.sweep();
         // While writers were stopped, a memtable may have become full without being frozen. Without
-        // threads, the caller that runs the job checks. Waiters for the job's end wait for this,
-        // too.
+        // threads, the caller that runs the job checks. Callers that wait for the job's end wait
+        // for this, too.
         if self.options.load().background_threads > 0 {
             self.freeze_full();
         }

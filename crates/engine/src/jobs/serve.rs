@@ -77,7 +77,7 @@ impl Engine {
         }
         let rests_at = self.files.deletion_queue.rests_at();
         if rests_at.is_some_and(|at| at <= now) {
-            // Frees what is kept for future writes.
+            // Frees the files and memory kept for future writes.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
         }
         let flushes_at = self.flushes_at_rest(&mut state, now);
@@ -90,8 +90,8 @@ impl Engine {
             // If this fails, the store is poisoned.
             return Some(Task { is_short: true, run: Box::new(|| _ = self.record_expired()) });
         }
-        // Compared with the time at which work was looked for: a retry that was not due then is
-        // waited for; one that was due found nothing to do.
+        // Compared with the time of the search for work: a retry that was not due then is waited
+        // for; one that was due found nothing to do.
         let due = |(_, job_failures): (_, &JobFailures)| {
             job_failures.retry.map(|(at, _)| at).filter(|at| *at > now)
         };
@@ -129,7 +129,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// When to record what has expired, for the space that compactions can then free.
+    /// When to record the expiry of entries, so that compactions can free their space.
     fn frees_expired_at(&self, state: &BackgroundState, now: Instant) -> Option<Instant> {
         let compacts = self.options.load().compaction.auto_compaction && state.requests.pauses == 0;
         if !self.snapshots.expiry.is_on() || !compacts || self.takes_no_jobs(state) {

@@ -131,7 +131,7 @@ impl Engine {
                 return Ok(());
             }
             // Work may become possible during the wait: compactions are resumed, or another
-            // caller's job is out of the way.
+            // caller's job ends.
             let inline = self.callers_work();
             if inline {
                 // The waiting caller is the retry.

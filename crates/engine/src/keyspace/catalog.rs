@@ -2,14 +2,14 @@
 //!
 //! 1. The first keyspace of a store begins the catalog. The manifest gets its salt, durably. Then
 //!    one batch writes the catalog's first entry, and moves the keys of the default keyspace that
-//!    begin with the marker to where they are from then on. After a crash between the two there is
-//!    no catalog with that salt, and the store is as before.
+//!    begin with the marker to their new physical keys. After a crash between the two there is no
+//!    catalog with that salt, and the store is as before.
 //! 2. A new keyspace is one batch: the catalog's first entry, with the next id, and its own.
 //! 3. A drop is one batch: the deletion of its entry, and of the range of its keys. So it takes the
-//!    same time whatever the keyspace holds. Its id is not given again.
+//!    same time whatever the keyspace holds. Its id is never reused.
 //!
-//! The lock of the catalog is held throughout. It is taken before a gate or that of the mapping,
-//! and never by a thread that holds one of these.
+//! The lock of the catalog is held throughout. It is taken before a gate or the lock of the
+//! mapping, and never by a thread that holds one of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ const MAX_NAME_BYTES: usize = 255;
 const MOVED_BYTES: usize = 64 << 20;
 
 impl Engine {
-    /// The first entry of the catalog with this salt, as of `at` or now. Without it, keys are
-    /// stored plain, and expire as such: the owner was killed before it wrote the catalog.
+    /// The first entry of the catalog with this salt, as of `at` or now. If there is none, the
+    /// owner was killed before it wrote the catalog: keys are stored plain, and expire as such.
     pub(crate) fn catalog_header(
         &self,
         salt: u64,
@@ -56,12 +56,12 @@ impl Engine {
 }
 
 impl Handle {
-    /// Reads the catalog of a store that was just opened. If that fails, the next use of it tries
-    /// again; reads and writes of the default keyspace must not wait for that.
+    /// Reads the catalog of a store that was just opened. If that fails, the next use of the
+    /// catalog tries again; reads and writes of the default keyspace must not wait for that.
     pub(crate) fn open_catalog(self: &Arc<Self>) {
         let keyspaces = &self.engine.options.keyspaces;
         if self.load(&mut keyspaces.catalog()).is_err() {
-            // It cannot be read, so it is most likely there.
+            // A catalog that cannot be read most likely exists.
             keyspaces.set_mapped();
         }
     }
@@ -117,7 +117,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Sets how long entries of named keyspaces last, as the catalog says.
+    /// Sets the `ttl`s of named keyspaces, as recorded in the catalog.
     fn set_ttls(
         &self,
         ttls: BTreeMap<u32, Duration>,
@@ -131,7 +131,7 @@ impl Handle {
         }
         let (snapshots, visible) = (engine.snapshots.live(), engine.snapshots.visible());
         let follows = engine.options.load().opening.follows;
-        // Reads that have loaded the view of before, and not the horizons yet, count as snapshots.
+        // Reads that have loaded the previous view, but not the horizons yet, count as snapshots.
         let before = follows.then(|| visible.saturating_sub(1));
         let seen = (visible, snapshots.into_iter().chain(before).min());
         let expires = engine.version().time_marks.is_on();
@@ -139,7 +139,7 @@ impl Handle {
             expiry.set_keyspace_ttls(ttls, &live, seen);
             return Ok(());
         }
-        // Readers do not look at the clock yet: times were not recorded before a crash.
+        // Readers do not check the clock yet, because the crash came before times were recorded.
         engine.change_times(|expiry| expiry.set_keyspace_ttls(ttls, &live, seen))
     }
 
@@ -148,7 +148,7 @@ impl Handle {
         Error::Unsupported { file: self.engine.files.dir.clone(), what }
     }
 
-    /// The catalog, read if it was not.
+    /// The catalog, which is read first if necessary.
     fn catalog(self: &Arc<Self>) -> Result<MutexGuard<'_, Catalog>> {
         self.engine.access.check_open()?;
         let mut catalog = self.engine.options.keyspaces.catalog();
@@ -219,7 +219,7 @@ impl Handle {
         Ok(state)
     }
 
-    /// Sets the options of a keyspace that is there.
+    /// Sets the options of an existing keyspace.
     fn change_options(&self, state: &Arc<KeyspaceState>, options: KeyspaceOptions) -> Result<()> {
         let engine = &self.engine;
         let keyspaces = &engine.options.keyspaces;
@@ -275,8 +275,9 @@ impl Handle {
             let mut batch = WriteBatch::new();
             self.move_marked(&mut batch)?;
             batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
-            // The default keyspace's horizon must not be that of the catalog. Not earlier: the keys
-            // that were moved could have headers of keyspaces, and would not expire.
+            // The default keyspace's horizon must not apply to the catalog. Not separated earlier:
+            // until they are moved, keys of the default keyspace could look like those of a
+            // keyspace, and would not expire.
             let expiry = &self.engine.snapshots.expiry;
             expiry.separate();
             let written = self.engine.write_physical(&batch, WriteOptions::default());
@@ -285,8 +286,8 @@ impl Handle {
         Ok(header)
     }
 
-    /// Adds to `batch` that the keys of the default keyspace that begin with the marker get a
-    /// header.
+    /// Adds to `batch` the writes that give the keys of the default keyspace that begin with the
+    /// marker a header.
     fn move_marked(self: &Arc<Self>, batch: &mut WriteBatch) -> Result<()> {
         let marked = Bounds { from: MARKER.to_vec(), to: None };
         for entry in self.range(Part::Whole, marked.clone(), None) {
@@ -318,8 +319,8 @@ impl Handle {
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Delete, &CATALOG.key(name.as_bytes()), &[]);
         batch.push_physical_range(&state.space().all());
-        // The next version edit, which is durable, lacks the horizon. Without the drop, what has
-        // expired would be back after a power failure.
+        // The next version edit, which is durable, lacks the keyspace's horizon. If the drop were
+        // then lost in a power failure, expired entries would come back.
         let options = match engine.snapshots.expiry.has_horizon(state.id) {
             true => WriteOptions::sync(),
             false => WriteOptions::default(),
@@ -337,8 +338,8 @@ impl Handle {
     }
 }
 
-/// An entry of the catalog: the name, and the record unless it is the first entry. `None` if it is
-/// not one that this version writes.
+/// An entry of the catalog: the name, and the record unless it is the first entry. `None` if this
+/// version writes no such entry.
 fn named<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a str, Option<KeyspaceRecord>)> {
     let name = std::str::from_utf8(key).ok()?;
     match name {

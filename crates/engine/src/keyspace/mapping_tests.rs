@@ -24,7 +24,7 @@ thread_local! {
 #[derive(Debug)]
 struct WaitingVfs {
     inner: MemoryVfs,
-    /// Notified of a read that waits; and what ends the wait.
+    /// Notified of a read that waits, and ends the wait.
     gate: Arc<Gate>,
 }
 
@@ -90,7 +90,7 @@ impl Waiting {
     }
 
     /// Commits the transaction, and calls `beside` in another thread while the commit reads a table
-    /// before it is written; `beside` must not end before it.
+    /// before writing; `beside` must not end before the commit.
     fn commit_before(&self, transaction: Transaction, beside: impl FnOnce(&Db) + Send) {
         let Self { db, has_reached, open } = self;
         // Newer than the transaction, and in the table that its commit has to read.
@@ -119,8 +119,8 @@ impl Waiting {
 }
 
 /// A transaction that writes a key with the marker is being committed: the first keyspace waits
-/// until it is done. Otherwise the key would be written to where the default keyspace does not have
-/// it any more.
+/// until it is done. Otherwise the key would be written under a physical key that the default
+/// keyspace no longer uses for it.
 #[test]
 fn the_first_keyspace_waits_for_commits_of_keys_with_the_marker() {
     let waiting = Waiting::new();
@@ -133,7 +133,7 @@ fn the_first_keyspace_waits_for_commits_of_keys_with_the_marker() {
 }
 
 /// A transaction that writes to a keyspace is being committed: a drop waits until it is done.
-/// Otherwise the key would be written after the drop, and stay for ever.
+/// Otherwise the key would be written after the drop, and stay forever.
 #[test]
 fn a_drop_waits_for_commits_in_its_keyspace() {
     let waiting = Waiting::new();
@@ -145,7 +145,7 @@ fn a_drop_waits_for_commits_in_its_keyspace() {
     assert_eq!(left.count(), 0);
 }
 
-/// An operator that notes the keys that it is called for.
+/// An operator that records the keys that it is called for.
 #[derive(Debug, Default)]
 struct Noting(Mutex<Vec<Vec<u8>>>);
 
@@ -212,7 +212,7 @@ fn a_recovery_passes_no_header_to_the_merge_operator() {
 }
 
 /// A transaction that is older than the first keyspace iterates over keys as they were stored then,
-/// among which its own writes to the keyspace are none.
+/// and its own writes to the keyspace are not among them.
 #[test]
 fn writes_to_a_younger_keyspace_are_no_default_keys() {
     let options = Options::default().vfs(Arc::new(MemoryVfs::new()));

@@ -2,7 +2,7 @@
 //!
 //! A keyspace is a range of the tree ([`space`](crate::space)), so everything else of the store is
 //! shared: the log, the sequence numbers, the memtables, snapshots, compactions. A handle maps keys
-//! and ranges to physical ones, and calls what a [`Db`] calls for the default keyspace.
+//! and ranges to physical ones, and calls the same functions as a [`Db`] for the default keyspace.
 //!
 //! * [`catalog`]: creating, listing and dropping keyspaces.
 //! * [`views`]: a keyspace of a batch, a snapshot or a transaction.
@@ -36,15 +36,15 @@ use crate::options::WriteOptions;
 use crate::read::Explanation;
 use crate::sorted_load::LoadReport;
 
-/// A named keyspace of a store: a sorted map of its own, with its own keys, that shares all else
-/// with the store. Clones share it, and it keeps the store open, like a [`Db`].
+/// A named keyspace of a store: a sorted map with its own keys, which shares everything else with
+/// the store. Clones share it, and it keeps the store open, like a [`Db`].
 ///
 /// Keys have at most 65,527 bytes, 8 less than those of the default keyspace. Batches, snapshots
 /// and transactions span keyspaces: [`WriteBatch::keyspace`](crate::WriteBatch::keyspace),
 /// [`Snapshot::keyspace`](crate::Snapshot::keyspace),
 /// [`Transaction::keyspace`](crate::Transaction::keyspace).
 ///
-/// Once it was dropped ([`Db::drop_keyspace`]), reads as of now and writes return
+/// Once it is dropped ([`Db::drop_keyspace`]), reads as of now and writes return
 /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped).
 ///
 /// ```
@@ -69,20 +69,21 @@ pub struct Keyspace {
 
 impl Db {
     /// Opens the keyspace of this name, and creates it if there is none. `options` are its options
-    /// from now on; a store that was opened read-only keeps those that it has. A merge operator
-    /// stays. Creating a keyspace is a single small write, with the durability of the store.
+    /// from now on; a store that was opened read-only keeps the recorded ones. A merge operator
+    /// cannot change. Creating a keyspace is a single small write, with the durability of the
+    /// store.
     ///
-    /// The first one makes the store unreadable for versions of Trommel without keyspaces, and
-    /// writes the default keyspace's keys that begin with `FF FF FF FF` anew: what is left of
-    /// their time to live begins again.
+    /// Creating the first keyspace makes the store unreadable for versions of Trommel without
+    /// keyspaces, and rewrites the default keyspace's keys that begin with `FF FF FF FF`, whose
+    /// time to live thus begins again.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if the name has not 1 to 255 bytes, if
-    /// an option is out of bounds, or if it is the first keyspace and the default one has more than
-    /// 64 MiB of entries whose keys begin with `FF FF FF FF`;
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if the name is empty or longer than
+    /// 255 bytes, if an option is out of bounds, or if it is the first keyspace and the default one
+    /// has more than 64 MiB of entries whose keys begin with `FF FF FF FF`;
     /// [`Error::OtherMergeOperator`](crate::Error::OtherMergeOperator) if the keyspace has another
-    /// merge operator than `options`, or one that these lack and that is none of
-    /// [`Merge`](crate::Merge); as [`Db::put`] and [`Db::get`].
+    /// merge operator than `options`, or if `options` lack its merge operator and that is not one
+    /// of [`Merge`](crate::Merge); as [`Db::put`] and [`Db::get`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -116,7 +117,7 @@ impl Db {
         Ok(state.map(|state| Keyspace { state, handle: Arc::clone(self.handle()) }))
     }
 
-    /// The names of all keyspaces but the default one, which has none, in order.
+    /// The names of all keyspaces except the default one, which has no name, in order.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -133,9 +134,10 @@ impl Db {
         self.handle().keyspace_names()
     }
 
-    /// Drops the keyspace of this name with all that it holds; returns whether there was one. A
-    /// single write, whatever it holds, which is synced if its entries expire; compactions remove
-    /// them. Snapshots, iterators and cursors that are open keep what they see.
+    /// Drops the keyspace of this name with all its entries; returns whether there was one. This is
+    /// a single write, whatever the keyspace holds, and is synced if its entries expire;
+    /// compactions remove the entries. Snapshots, iterators and cursors that are open keep what
+    /// they see.
     ///
     /// # Errors
     /// As [`Db::put`] and [`Db::get`].
@@ -197,7 +199,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Db::put`], with a limit of 65,527 bytes for a key, and
-    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped); so do the other writes.
+    /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped); the same holds for the other
+    /// writes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -341,8 +344,8 @@ impl Keyspace {
     /// Returns the value of `key`: as [`Db::get`].
     ///
     /// # Errors
-    /// As [`Db::get`], and [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped); so do the
-    /// other reads.
+    /// As [`Db::get`], and [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped); the same
+    /// holds for the other reads.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

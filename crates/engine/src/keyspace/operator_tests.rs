@@ -144,7 +144,7 @@ fn another_operator_of_a_keyspace_is_refused() {
     db.keyspace("highs", largest()).unwrap();
     let late = db.keyspace("late", KeyspaceOptions::new()).unwrap();
     assert!(matches!(late.merge("k", "1"), Err(Error::Merge(_))));
-    // It can have no operands.
+    // This keyspace cannot have operands.
     db.keyspace("late", appending()).unwrap();
     merge(&late, &["1", "2"]);
     assert_eq!(value(&late), b"12");
@@ -166,7 +166,7 @@ fn another_operator_of_a_keyspace_is_refused() {
     let highs = db.keyspace("highs", KeyspaceOptions::new()).unwrap();
     assert_eq!(highs.options().settings(), [("merge_operator", "trommel.max".to_owned())]);
     db.keyspace("words", appending()).unwrap();
-    // Once it was given, options may lack it.
+    // Once the operator was given, options may lack it.
     let words = db.keyspace("words", KeyspaceOptions::new()).unwrap();
     merge(&words, &["1"]);
     let shared = db.keyspace("shared", KeyspaceOptions::new()).unwrap();
@@ -209,7 +209,7 @@ fn programs_without_such_operators_refuse_the_store_first() {
     assert!(!db.engine().version().has_keyspace_operators);
     db.keyspace("words", appending()).unwrap();
     assert!(db.engine().version().has_keyspace_operators);
-    // The manifest is durable, and the entry of the catalog is not.
+    // The manifest is durable, but the entry of the catalog is not.
     let disk = Arc::new(disk.crash(Policy::SYNCED, 0).disk());
     let db = Db::open("db", options(&disk)).unwrap();
     assert!(db.engine().version().has_keyspace_operators);
@@ -250,8 +250,8 @@ fn others_read_by_the_operators_of_keyspaces() {
     assert!(db.engine().version().has_keyspace_operators);
 }
 
-/// Regression: a transaction merged by the operator of the store into keys of a keyspace that was
-/// the first one and younger than its snapshot.
+/// Regression: a transaction used the operator of the store for keys of the first keyspace, which
+/// was created after the transaction's snapshot.
 #[test]
 fn a_transaction_merges_by_the_operator_of_a_younger_keyspace() {
     let disk = Arc::new(SimDisk::new());

@@ -1,4 +1,4 @@
-//! Keyspaces, with a look at how they are stored.
+//! Keyspaces, and how they are stored.
 #![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const MARKED: &[u8] = b"\xff\xff\xff\xffkey";
-/// What the catalog's first entry has for a key: of a user, here.
+/// A user's key that equals the physical key of the catalog's first entry.
 const IN_PLACE_OF_CATALOG: &[u8] = b"\xff\xff\xff\xff\0\0\0\x01";
 
 fn options(vfs: &Arc<MemoryVfs>) -> Options {
@@ -81,7 +81,7 @@ fn keyspaces_are_apart() {
     }
 }
 
-/// Keys of the default keyspace that look like those of others move when there are others, for
+/// Keys of the default keyspace that look like those of others are moved when there are others, for
 /// later readers only.
 #[test]
 fn the_first_keyspace_moves_keys_that_begin_with_the_marker() {
@@ -228,7 +228,7 @@ fn a_dropped_keyspace_is_gone_for_all_but_what_was_open() {
     assert!(matches!(db.write(batch), Err(Error::InvalidOption { .. })));
 }
 
-/// No write through a handle lands after the drop, where it would be found by nobody.
+/// No write through a handle happens after the drop, where no read would find it.
 #[test]
 fn writes_beside_a_drop_are_before_it_or_refused() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -349,7 +349,7 @@ fn keyspaces_have_filters_and_prefixes_of_their_own() {
     assert_eq!((prefixes.useful, prefixes.unused), (1, 0));
     assert_eq!(one.prefix("3/").count(), 29);
     db.verify().unwrap();
-    // Options of now, for tables of later, and for filters that are built again.
+    // The current options apply to later tables, and to filters that are rebuilt.
     db.keyspace("one", KeyspaceOptions::new()).unwrap();
     fill(&db);
     db.compact_all().unwrap();
@@ -423,8 +423,8 @@ fn copies_and_repairs_have_the_keyspaces() {
         let how = RepairOptions::default();
         assert!(Db::repair("db", "repaired", options(&vfs), how).unwrap().is_complete());
         assert_filled(&Db::open("repaired", options(&vfs)).unwrap());
-        // Without any manifest. Entries of the dropped keyspace may come back: it was made of
-        // deletions that only the manifest has.
+        // Without any manifest. Entries of the dropped keyspace may come back: the drop is a range
+        // tombstone that only the manifest has.
         vfs.remove(Path::new("db/CURRENT")).unwrap();
         let manifest =
             |name: &str| name.starts_with("MANIFEST").then(|| Path::new("db").join(name));
@@ -499,7 +499,7 @@ fn conflicts_name_the_keyspace() {
     assert_eq!(db.get("k").unwrap(), None);
 }
 
-/// At rest each takes a few hundred bytes, in memory and on disk, and no thread.
+/// Each idle keyspace takes a few hundred bytes, in memory and on disk, and no thread.
 #[test]
 fn ten_thousand_keyspaces_take_little() {
     const COUNT: u64 = 10_000;

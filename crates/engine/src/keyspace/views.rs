@@ -48,7 +48,7 @@ impl WriteBatch {
 }
 
 impl IngestBatch {
-    /// Adds a file for a keyspace, of the store that ingests the batch.
+    /// Adds a file for a keyspace of the store that ingests the batch.
     pub fn add_to(&mut self, keyspace: &Keyspace, file: impl AsRef<Path>) -> &mut Self {
         self.push(Some(Arc::clone(&keyspace.state)), file.as_ref())
     }
@@ -192,7 +192,7 @@ pub struct KeyspaceTransaction<'a> {
 }
 
 impl Transaction {
-    /// The keyspace in this transaction: what is read and written there is part of it.
+    /// The keyspace in this transaction: reads and writes there are part of the transaction.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`](crate::Error::KeyspaceDropped) if it was dropped before the

@@ -1,7 +1,7 @@
-//! What is known of the named keyspaces of an open store, by their ids.
+//! The known named keyspaces of an open store, by id.
 //!
-//! Reads, flushes and compactions have physical keys, from whose headers they know the id. They
-//! look up the options of a table, and the merge operator of a key, under a lock that they share.
+//! Reads, flushes and compactions take the id from the header of a physical key. They look up the
+//! options of a table, and the merge operator of a key, under a shared lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::sync::{read_lock, write_lock};
 #[derive(Debug, Default)]
 pub(super) struct KnownKeyspaces {
     by_id: BTreeMap<u32, KnownKeyspace>,
-    /// Whether the catalog was read, as it is visible.
+    /// Whether the catalog was read in its visible state.
     are_all: bool,
     /// Whether an entry of the catalog was read from a log that is not visible yet.
     are_changing: bool,
@@ -31,7 +31,7 @@ pub(super) struct KnownKeyspaces {
 #[derive(Debug)]
 struct KnownKeyspace {
     state: Arc<KeyspaceState>,
-    /// Those that differ from the store's, if any do.
+    /// The options that differ from the store's, if any do.
     own: Option<Box<OwnOptions>>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum OwnOperator {
         /// The name of the keyspace.
         keyspace: String,
     },
-    /// The catalog was not read, or not since it changed.
+    /// The catalog has not been read, or not since it changed.
     Unknown,
 }
 
@@ -81,7 +81,7 @@ impl Keyspaces {
         self.has_tables_of_own.load(Ordering::Acquire)
     }
 
-    /// Notes a keyspace and its options. A merge operator that was given stays.
+    /// Records a keyspace and its options. A merge operator that was given is kept.
     pub(crate) fn note(&self, state: &Arc<KeyspaceState>, mut options: KeyspaceOptions) {
         let mut known = write_lock(&self.known);
         if let Some(before) = known.by_id.get(&state.id).and_then(KnownKeyspace::operator) {
@@ -99,18 +99,19 @@ impl Keyspaces {
         known.by_id.insert(state.id, KnownKeyspace { state: Arc::clone(state), own });
     }
 
-    /// All keyspaces of the catalog are noted.
+    /// Records that all keyspaces of the catalog are known.
     pub(crate) fn noted_all(&self) {
         write_lock(&self.known).are_all = true;
     }
 
-    /// The catalog is about to change.
+    /// Records that the catalog is about to change.
     pub(crate) fn note_changing(&self) {
         write_lock(&self.known).are_changing = true;
     }
 
-    /// Keyspaces may have merge operators of their own. If the catalog has changed since it was
-    /// read, in a table or as noted, new ones are unknown until it is read again.
+    /// Records that keyspaces may have merge operators of their own. If the catalog has changed
+    /// since it was read (`has_changed`, or by [`note_changing`](Self::note_changing)), new
+    /// operators are unknown until it is read again.
     pub(crate) fn expect_operators(&self, has_changed: bool) {
         let mut known = write_lock(&self.known);
         if std::mem::take(&mut known.are_changing) || has_changed {
@@ -119,7 +120,7 @@ impl Keyspaces {
         self.has_operators.store(true, Ordering::Release);
     }
 
-    /// Forgets a keyspace that was dropped; not its merge operator, which snapshots need.
+    /// Forgets a keyspace that was dropped, except for its merge operator, which snapshots need.
     pub(crate) fn forget(&self, id: u32) {
         let mut known = write_lock(&self.known);
         if known.by_id.get(&id).is_some_and(|known| known.operator().is_none()) {
@@ -155,7 +156,7 @@ impl Keyspaces {
         let known = read_lock(&self.known);
         let own = known.text_of_tables(id);
         if own.is_none() && !has_prefix {
-            // Nothing differs, also not the part of the key that has a prefix.
+            // Nothing differs, not even the part of the key that has a prefix.
             return base;
         }
         if known.is_derived_from(&base)
@@ -196,7 +197,7 @@ impl Keyspaces {
         let id = id.filter(|id| *id > CATALOG_ID)?;
         let known = read_lock(&self.known);
         let keyspace = known.by_id.get(&id).filter(|known| known.operator().is_some());
-        // One that is known does not change.
+        // A known operator does not change.
         let Some(keyspace) = keyspace else {
             return (!known.are_all).then_some(OwnOperator::Unknown);
         };

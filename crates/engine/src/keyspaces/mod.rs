@@ -1,17 +1,17 @@
-//! The keyspaces of an open store: which there are, how the keys of the default one are stored, and
-//! the options of each.
+//! The keyspaces of an open store: which ones exist, how the keys of the default one are stored,
+//! and the options of each.
 //!
 //! 1. The *catalog* is a keyspace itself, with id [`CATALOG_ID`](crate::space::CATALOG_ID). Its
-//!    entries ([`record`]) are written by ordinary batches, in one with what they are about: the
-//!    deletion of a dropped keyspace's keys, or the default keyspace's keys that are stored
-//!    differently from then on. So a crash leaves both or neither.
-//! 2. The manifest holds a random *salt* from before the first catalog is written: it keeps out
-//!    programs that know no keyspaces. Only a catalog with the same salt counts; a key of the
-//!    default keyspace in its place has another value.
+//!    entries ([`record`]) are written by ordinary batches, together with the change that they
+//!    record: the deletion of a dropped keyspace's keys, or the move of the default keyspace's keys
+//!    that are stored differently from then on. So a crash leaves both or neither.
+//! 2. The manifest holds a random *salt*, which is recorded before the first catalog is written and
+//!    keeps out programs that do not know keyspaces. Only a catalog with the same salt is valid: a
+//!    key of the default keyspace in its place has another value.
 //! 3. A write to a keyspace holds its *gate* shared, from before it joins the write queue until it
-//!    is visible; a drop holds it alone. So no write follows the drop into the emptied range.
+//!    is visible; a drop holds it exclusively. So no write enters the emptied range after the drop.
 //! 4. A drop first sets the sequence number up to which the keyspace is whole. A read as of now
-//!    checks that after it has read, a snapshot checks its own sequence number.
+//!    checks it after reading; a snapshot compares its own sequence number with it.
 //!
 //! This module performs no reads and no writes: see [`keyspace`](crate::keyspace).
 
@@ -38,7 +38,7 @@ use known::KnownKeyspaces;
 
 /// The default keyspace is stored plain, at every sequence number.
 const PLAIN: u64 = u64::MAX;
-/// That is about to change.
+/// The default keyspace is about to be stored as [`Space::Default`].
 const CHANGING: u64 = u64::MAX - 1;
 /// A keyspace that is whole at every sequence number.
 const LIVE: SeqNo = SeqNo::MAX;
@@ -51,10 +51,10 @@ pub(crate) struct Keyspaces {
     /// The first sequence number at which the default keyspace is stored as [`Space::Default`];
     /// [`PLAIN`] or [`CHANGING`].
     mapped_from: AtomicU64,
-    /// Locked alone while that changes. Shared by the writes that depend on it.
+    /// Locked exclusively while `mapped_from` changes; shared by the writes that depend on it.
     mapping: RwLock<()>,
     catalog: Mutex<Catalog>,
-    /// Locked after all others.
+    /// Locked after all other locks.
     known: RwLock<KnownKeyspaces>,
     /// Whether tables of a keyspace have had options of their own.
     has_tables_of_own: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct Keyspaces {
     has_operators: AtomicBool,
 }
 
-/// What is known of the catalog.
+/// The catalog, as far as it has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     /// Whether it was read since the store was opened.
@@ -79,9 +79,9 @@ pub(crate) struct KeyspaceState {
     pub(crate) name: String,
     pub(crate) id: u32,
     store: u64,
-    /// Shared by writes, and held alone by the drop.
+    /// Shared by writes, and held exclusively by the drop.
     pub(crate) gate: RwLock<()>,
-    /// It is whole up to this sequence number; [`LIVE`] until it is dropped.
+    /// The keyspace is whole up to this sequence number; [`LIVE`] until it is dropped.
     gone_after: AtomicU64,
 }
 
@@ -139,14 +139,15 @@ impl Keyspaces {
         (guard, space)
     }
 
-    /// How the default keyspace is stored in the tables that exist now. While that changes, the
-    /// change is in none of them, and a compaction must not wait for it: it may wait for that.
+    /// How the default keyspace is stored in the tables that exist now. While that changes, no
+    /// table holds the change yet. A compaction must not wait for the change, which may wait for
+    /// the compaction.
     pub(crate) fn default_of_tables(&self) -> Space {
         self.default_found_at(SeqNo::MAX)
     }
 
     /// How the keys of the default keyspace that a reader as of `seqno` has found are stored. Does
-    /// not wait: while that changes, no reader has found what is stored differently.
+    /// not wait: while that changes, no reader has found keys that are stored differently.
     pub(crate) fn default_found_at(&self, seqno: SeqNo) -> Space {
         match self.mapped_from.load(Ordering::Acquire) {
             PLAIN | CHANGING => Space::Plain,
@@ -160,20 +161,20 @@ impl Keyspaces {
     pub(crate) fn map_default(&self, change: impl FnOnce() -> Result<SeqNo>) -> Result<()> {
         let _alone = crate::sync::write_lock(&self.mapping);
         self.mapped_from.store(CHANGING, Ordering::Release);
-        // Readers do not wait for ever if `change` panics.
+        // Readers do not wait forever if `change` panics.
         let mut ending = MappingEnd { keyspaces: self, from: PLAIN };
         ending.from = change()?;
         Ok(())
     }
 
-    /// The default keyspace of an opened store has been stored as [`Space::Default`] for long,
-    /// unless it is known since when.
+    /// Records that the default keyspace of an opened store has always been stored as
+    /// [`Space::Default`], unless it is known since when.
     pub(crate) fn set_mapped(&self) {
         let (done, found) = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self.mapped_from.compare_exchange(PLAIN, 0, done, found);
     }
 
-    /// There is no catalog after all: the default keyspace is stored plain.
+    /// Records that there is no catalog after all: the default keyspace is stored plain.
     pub(crate) fn set_plain(&self) {
         self.mapped_from.store(PLAIN, Ordering::Release);
     }
@@ -221,7 +222,7 @@ impl KeyspaceState {
         Space::Named(self.id)
     }
 
-    /// Whether it is not whole at this sequence number.
+    /// An error if it is not whole at this sequence number.
     #[inline]
     pub(crate) fn check_at(&self, seqno: SeqNo) -> Result<()> {
         if seqno <= self.gone_after.load(Ordering::Acquire) { Ok(()) } else { Err(self.dropped()) }
@@ -238,7 +239,7 @@ impl KeyspaceState {
         Error::KeyspaceDropped { name: self.name.clone() }
     }
 
-    /// Lets a write in, which holds the result until it is visible.
+    /// Admits a write, which holds the result until the write is visible.
     pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let entered = read_lock(&self.gate);
         self.check_live().map(|()| entered)

@@ -13,7 +13,7 @@ use crate::options::{Options, check_ttl};
 use crate::prefix::Prefix;
 
 /// The options in which a keyspace differs from its store: by default in none. They are recorded in
-/// the store. Those of tables apply to tables written from then on.
+/// the store. Options of tables apply to tables written from then on.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ pub struct KeyspaceOptions {
     ttl: Option<Duration>,
 }
 
-/// A merge operator of which only the name is recorded.
+/// A merge operator; only its name is recorded.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordedOperator {
     pub(crate) name: Arc<str>,
@@ -45,7 +45,7 @@ pub(crate) struct RecordedOperator {
 }
 
 impl RecordedOperator {
-    /// The operator of this name, as recorded; `None` if none may have it.
+    /// The operator of this name, as recorded; `None` if no operator may have this name.
     pub(crate) fn stored(name: &str) -> Option<Self> {
         let operator = UserMergeOperator::built_in(name);
         is_operator_name(name).then(|| Self { name: name.into(), operator })
@@ -53,13 +53,13 @@ impl RecordedOperator {
 }
 
 impl KeyspaceOptions {
-    /// Those of the store.
+    /// The same options as the store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The filters of each level's tables. Not a budget: that of
-    /// [`Options::filters`](crate::Options::filters) is one for all keyspaces without filters of
+    /// The filters of each level's tables. They cannot be a budget: the budget of
+    /// [`Options::filters`](crate::Options::filters) is shared by all keyspaces without filters of
     /// their own.
     #[must_use]
     pub fn filters(mut self, filters: FilterPolicy) -> Self {
@@ -83,8 +83,8 @@ impl KeyspaceOptions {
         self
     }
 
-    /// The merge operator of the keyspace, in place of the store's. Its name is recorded, and stays
-    /// for as long as the keyspace exists: pass the same operator whenever
+    /// The merge operator of the keyspace, in place of the store's. Its name is recorded, and
+    /// cannot change while the keyspace exists: pass the same operator whenever
     /// [`Db::keyspace`](crate::Db::keyspace) opens the keyspace. One of [`Merge`](crate::Merge) is
     /// found by its name. Until the keyspace is opened with its operator, merged keys cannot be
     /// read ([`Error::Merge`](crate::Error::Merge)), and flushes and compactions keep the operands.
@@ -113,15 +113,16 @@ impl KeyspaceOptions {
         self
     }
 
-    /// How long entries of the keyspace last, with the bounds and the promises of the store's
-    /// [`ttl`](crate::settings::WriteSettings::ttl), which is that of the default keyspace. Unlike
-    /// that one it is recorded: it stays in effect when the store is opened, until
-    /// [`Db::keyspace`](crate::Db::keyspace) is called with another one, or with none. If it is set
-    /// for a keyspace whose entries did not expire, these count as written then.
+    /// How long entries of the keyspace last, with the bounds and guarantees of the store's
+    /// [`ttl`](crate::settings::WriteSettings::ttl), which applies to the default keyspace. Unlike
+    /// that setting it is recorded: it stays in effect when the store is reopened, until
+    /// [`Db::keyspace`](crate::Db::keyspace) is called with another `ttl`, or without one. If it is
+    /// set for a keyspace whose entries did not expire, they count as written at that moment.
     ///
-    /// All keyspaces share the recorded times, of which there are a few hundred. If they have a
-    /// `ttl` from seconds to months, entries may outlast theirs by more than a 256th of it: by a
-    /// 64th with four such. Versions of Trommel without such keyspaces do not open the store.
+    /// All keyspaces share the recorded times, of which there are a few hundred. If their `ttl`s
+    /// range from seconds to months, entries may outlast theirs by more than a 256th of it: by a
+    /// 64th with four such `ttl`s. Versions of Trommel that do not support this do not open the
+    /// store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -155,7 +156,7 @@ impl KeyspaceOptions {
         self.prefix_extractor.as_ref().map_or(Ok(()), Prefix::check)
     }
 
-    /// How long entries last.
+    /// The `ttl` of the keyspace's entries.
     pub(crate) fn lasting(&self) -> Option<Duration> {
         self.ttl
     }
@@ -180,7 +181,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Takes the merge operator that the keyspace has had, if that was given.
+    /// Takes over the previous merge operator of the keyspace, if that was given.
     pub(super) fn keep_operator(&mut self, before: &RecordedOperator) {
         let is_other = self.merge_operator.as_ref().is_some_and(|now| now.name != before.name);
         if !is_other && (before.operator.is_some() || self.merge_operator.is_none()) {
@@ -193,7 +194,7 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     /// [`Error::OtherMergeOperator`] if the keyspace may hold operands of another operator, or of
-    /// one that neither these options nor earlier ones give.
+    /// one that neither these options nor earlier ones contain.
     pub(crate) fn after(
         mut self,
         before: &Self,
@@ -244,7 +245,7 @@ impl KeyspaceOptions {
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if this version does not know the name or the value, or a keyspace
-    /// may not have it.
+    /// cannot have this option.
     ///
     /// ```
     /// use trommel::{KeyspaceOptions, Prefix};
@@ -334,7 +335,7 @@ impl KeyspaceOptions {
     }
 }
 
-/// The `ttl` of this text, as recorded; `None` if none may have it.
+/// The `ttl` of this text, as recorded; `None` if the text is not a valid one.
 fn stored_ttl(text: &str) -> Option<Duration> {
     let seconds: f64 = text.strip_suffix('s')?.parse().ok()?;
     let ttl = Duration::try_from_secs_f64(seconds).ok()?;

@@ -15,9 +15,9 @@ const MAGIC: &str = "trommel keyspaces 1";
 /// The first entry of the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CatalogHeader {
-    /// The random number that the manifest has, too.
+    /// The random number that the manifest records, too.
     pub(crate) salt: u64,
-    /// The largest id that was ever given to a keyspace.
+    /// The largest id that any keyspace has ever had.
     pub(crate) last_id: u32,
     /// The writes up to this sequence number store the keys of the default keyspace as they are. 0
     /// if that is not recorded.
@@ -37,7 +37,7 @@ fn values(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl CatalogHeader {
-    /// That of a catalog without keyspaces.
+    /// The header of a catalog without keyspaces.
     pub(crate) fn new(salt: u64) -> Self {
         Self { salt, last_id: CATALOG_ID, plain_to: 0 }
     }
@@ -47,7 +47,7 @@ impl CatalogHeader {
         format!("{MAGIC}\nsalt = {salt:016x}\nlast_id = {last_id}\nplain_to = {plain_to}\n")
     }
 
-    /// The header with this text; `None` if it is none.
+    /// The header with this text; `None` if the text is not a header.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?.strip_prefix(MAGIC)?;
         let value = |wanted| values(text).find(|(name, _)| *name == wanted).map(|(_, value)| value);
@@ -63,7 +63,7 @@ impl KeyspaceRecord {
         format!("id = {}\n{}", self.id, self.options.lines())
     }
 
-    /// The record with this text; `None` if it is none.
+    /// The record with this text; `None` if the text is not a record.
     pub(crate) fn decode(value: &[u8]) -> Option<Self> {
         let mut record = Self { id: 0, options: KeyspaceOptions::default() };
         for (name, value) in values(std::str::from_utf8(value).ok()?) {

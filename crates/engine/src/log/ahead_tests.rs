@@ -26,7 +26,7 @@ fn written(vfs: Arc<dyn Vfs>, dir: &Path) -> Db {
 }
 
 /// Opens the store, which may have lost only part of an end marker, and must report just that.
-/// Returns whether it was closed, and whether any of that was lost.
+/// Returns whether it was closed, and whether a part of the end marker was lost.
 fn whole(vfs: Arc<dyn Vfs>, dir: &Path) -> (bool, bool) {
     let db = Db::open(dir, options(vfs)).unwrap();
     let report = db.recovery_report();

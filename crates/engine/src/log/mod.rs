@@ -3,7 +3,7 @@
 //!
 //! * [`format`]: the constants; `docs/format/log.md` specifies the bytes.
 //! * [`framing`]: one file header, one record; [`mask`]: the sector rule.
-//! * [`writer`]: appends groups of records and tracks what is durable.
+//! * [`writer`]: appends groups of records and tracks how much is durable.
 //! * [`reader`]: decodes one file into records and a verdict.
 //! * [`later_records`]: records after corruption that can still be verified.
 //! * [`stream`]: decodes an intact log with one record in memory at a time.

@@ -19,7 +19,7 @@
 //!
 //! *No legal tear is reported as corruption.* The synced bytes end at S, the end of a record, and
 //! everything before S is good, so X >= S. The record at X is bad because the file was cut inside
-//! it (case 1; what is left of its header is intact or zero, and zeros are case 2) or because an
+//! it (case 1; the rest of its header is intact or zero, and zeros are case 2) or because an
 //! overlapping sector was zeroed from S or its own start on, which includes the bytes of case 2. (A
 //! sector may also have reached the disk between two appends: its zeros then begin at the end of a
 //! record at or before X.) If the header was hit, a sector that overlaps the header was. No record

@@ -14,11 +14,11 @@
 //!    later log states that all earlier logs were durable when it was written, the tear is not
 //!    legal: `Corruption`.
 //! 4. A corrupt log is `Corruption`, wherever it is: no power cut leaves one. So is a log without a
-//!    file header, if the manifest or an end marker names it: the header was durable before that. A
-//!    log whose end the manifest records ([`ends`](super::ends)) ends there as with an end marker,
-//!    whatever follows. It was durable up to there, so no tear is legal in it. A log that names no
-//!    predecessor and is not the oldest is ignored: it repeats the contents of others, for a
-//!    manifest that was never installed.
+//!    file header, if the manifest or an end marker names the log: the header was durable before
+//!    that. A log whose end the manifest records ([`ends`](super::ends)) ends there as with an end
+//!    marker, whatever follows. It was durable up to there, so no tear is legal in it. A log that
+//!    names no predecessor and is not the oldest is ignored: it repeats the contents of others, for
+//!    a manifest that was never installed.
 //! 5. Sequence numbers increase strictly over all replayed logs.
 //! 6. If the manifest records that the store was closed (`closed`), the last log ends in an end
 //!    marker without a successor: that was durable before the manifest recorded it, and nothing was
@@ -78,7 +78,6 @@ pub(crate) struct Needed<'a> {
 /// Bytes at the end of a file that recovery drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The file.
     pub(crate) file: PathBuf,
     /// Their offset in the file.
     pub(crate) offset: u64,
@@ -97,7 +96,7 @@ pub(crate) enum DropReason {
     Torn(TearReason),
     /// The file ends without an end marker, although a later log has content.
     NoEndMarker,
-    /// They were written after bytes of an earlier log that a power cut lost.
+    /// They were written after bytes of an earlier log that were lost in a power cut.
     BehindTear,
     /// They are corrupt; only a salvage drops such bytes.
     Damaged(Corruption),

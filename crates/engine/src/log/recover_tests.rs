@@ -294,7 +294,7 @@ fn a_log_cut_at_any_length_gives_a_prefix_or_corruption() {
 }
 
 /// The header of a log that the manifest or an end marker names was durable before. So an empty log
-/// is corrupt: when it was taken for a tear, all entries that were in no table were lost.
+/// is corrupt. Regression: it counted as torn, and all entries that were in no table were lost.
 #[test]
 fn a_named_log_without_a_header_is_corruption() {
     let mut store = Store::new();
@@ -514,8 +514,8 @@ fn kept() -> (Files, LogEnds, Batches) {
     (files, ends, batches)
 }
 
-/// Bytes that an open had dropped and writes of an earlier log used to reappear, or the next log
-/// was taken for the remains of a power cut.
+/// Regression: bytes that an open had dropped and writes of an earlier log reappeared, or the next
+/// log was taken for the remains of a power cut.
 #[test]
 fn a_log_ends_at_its_recorded_end() {
     let (files, ends, batches) = kept();
@@ -568,7 +568,7 @@ fn the_recorded_successor_of_a_log_must_exist() {
     assert_eq!((&saved.batches[..], saved.dropped.len()), (&batches[..3], 1));
 }
 
-/// A log that an earlier open had dropped entirely used to reappear after the end of its
+/// Regression: a log that an earlier open had dropped entirely reappeared after the end of its
 /// predecessor.
 #[test]
 fn logs_between_a_recorded_end_and_its_successor_are_ignored() {

@@ -98,7 +98,7 @@ pub(super) struct FileWindow<'a> {
 }
 
 impl<'a> FileWindow<'a> {
-    /// Nothing of `file`, which is at `path`.
+    /// An empty window of `file`, which is at `path`.
     pub(super) fn new(file: &'a dyn ReadFile, path: &'a Path) -> Self {
         Self { file, path, from: 0, bytes: Vec::new() }
     }

@@ -53,8 +53,8 @@ impl ReadFile for NotedFile {
     }
 }
 
-/// A log of 413 MiB used to take as much memory under a limit of 64 MiB, and twice as much for a
-/// read-only open.
+/// Regression: a log of 413 MiB took as much memory under a limit of 64 MiB, and twice as much for
+/// a read-only open.
 #[test]
 fn a_large_log_is_read_record_by_record() {
     for durability in [Durability::Os, Durability::Sync] {

@@ -1,13 +1,13 @@
 //! Reads a log or manifest to which its writer may still append, from where the last call ended.
 //!
-//! 1. The file is opened anew at each call, as its length is that of the opening; its header must
-//!    be the one that was read before.
+//! 1. The file is opened again at each call, because an open file reports its length as of the
+//!    opening; its header must be the one that was read before.
 //! 2. Records are verified as in any log. The first bytes that are not a good record are the end
-//!    for now, if they may be an append that is not complete yet: the file ends inside the record,
-//!    or nothing but preallocated zeros follows.
+//!    for now if they may be an incomplete append: the file ends inside the record, or nothing but
+//!    preallocated zeros follows.
 //! 3. Otherwise the whole file decides, as in a recovery ([`LogImage`]): a torn end is the end for
-//!    now, and the next call begins with the same record. Corruption is an error, but a record may
-//!    only have been read while it was written, so the caller tries again before it reports that.
+//!    now, and the next call begins with the same record. Corruption is an error; but the record
+//!    may have been read while it was being written, so the caller tries again before reporting it.
 //!
 //! Called by followers, which hold no lock on the store, and by change feeds.
 
@@ -30,7 +30,7 @@ use crate::error::Error;
 /// Receives the records of a file, in order.
 pub(crate) type TakeRecord<'a> = dyn FnMut(Record<'_>) -> Result<TakenRecord, Error> + 'a;
 
-/// What was done with a record that was passed on.
+/// The outcome of passing a record on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TakenRecord {
     /// It was taken: read on.
@@ -47,7 +47,7 @@ pub(crate) struct LogTail {
     path: PathBuf,
     kind: FileKind,
     number: u64,
-    /// Where the manifest says that it ends, if it does.
+    /// The end that the manifest records, if it does.
     stated: Option<LogEnd>,
     start: Option<Start>,
     /// End of the records read so far.
@@ -58,7 +58,7 @@ pub(crate) struct LogTail {
     judged: Option<(u64, u64)>,
 }
 
-/// What is known since the file header was read.
+/// The state once the file header has been read.
 #[derive(Debug)]
 struct Start {
     header: FileHeader,
@@ -77,19 +77,17 @@ enum TailStop {
 }
 
 impl LogTail {
-    /// File `number` at `path`, of which nothing was read. `stated` is where it ends, if the
-    /// manifest says so.
+    /// File `number` at `path`, of which nothing was read. `stated` is its end, if the manifest
+    /// records it.
     pub(crate) fn new(path: PathBuf, kind: FileKind, number: u64, stated: Option<LogEnd>) -> Self {
         let at = FILE_HEADER_BYTES as u64;
         Self { path, kind, number, stated, start: None, at, next: None, judged: None }
     }
 
-    /// Its number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -99,7 +97,7 @@ impl LogTail {
         self.start.as_ref().map(|start| start.header)
     }
 
-    /// Whether the manifest says where it ends.
+    /// Whether the manifest records where it ends.
     pub(crate) fn has_stated_end(&self) -> bool {
         self.stated.is_some()
     }

@@ -1,5 +1,5 @@
-//! For tests: a file system that records its calls, and every disk that a power cut could leave of
-//! them.
+//! For tests: a file system that records its calls, and every state of the disk that a power cut
+//! could leave after them.
 
 use std::collections::BTreeMap;
 use std::io;

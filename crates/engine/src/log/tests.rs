@@ -186,7 +186,7 @@ fn a_file_cut_at_any_length_is_an_exact_prefix() {
     }
 }
 
-/// Also if an append is cut within a sector, with preallocated zeros after it.
+/// Even if an append is cut within a sector, with preallocated zeros after it.
 #[test]
 fn an_append_cut_before_zeros_ahead_is_a_tear() {
     for payloads in shapes() {
@@ -302,7 +302,8 @@ fn nothing_is_claimed_before_earlier_logs_are_durable() {
     assert!(summary.claims_durable);
 }
 
-/// A user may store a log as a value. After a tear, its records must not count as ours.
+/// A user may store a log as a value. After a tear, its records must not count as records of this
+/// log.
 #[test]
 fn a_value_that_holds_log_bytes_is_no_record() {
     let inner = build(&vec![text(50); 40], &(0..40).collect::<Vec<_>>(), true);

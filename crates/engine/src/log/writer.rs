@@ -1,4 +1,4 @@
-//! Appends records to one file and tracks what is durable.
+//! Appends records to one file and tracks how much is durable.
 //!
 //! 1. [`LogWriter::create`] writes the file header and makes header and directory entry durable
 //!    *before* any record is appended. So a file with bytes of a record and no valid header is

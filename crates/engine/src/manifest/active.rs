@@ -1,5 +1,5 @@
-//! The manifest of an open store, and its contents. Only an installation appends to it, under the
-//! lock that guards it.
+//! The manifest of an open store, and its contents. Only an install appends to it, under the lock
+//! that guards it.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(crate) struct ActiveManifest {
 }
 
 impl ActiveManifest {
-    /// Writes manifest `number` with this state into `dir` and installs it there.
+    /// Writes manifest `number` with this state into `dir` and makes it the current one.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -32,7 +32,6 @@ impl ActiveManifest {
         Ok(Self { writer, state })
     }
 
-    /// Its number.
     pub(crate) fn number(&self) -> u64 {
         self.writer.number()
     }

@@ -60,7 +60,7 @@ pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Erro
 ///
 /// A missing `CURRENT` is `Corruption` if the directory holds a table, or a log with content: a
 /// store has a `CURRENT` before it writes either. If it was installed while the directory was
-/// listed, the listing may lack it all the same, so it is looked for once more.
+/// listed, the listing may lack it nevertheless, so `CURRENT` is looked up once more.
 pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Current, Error> {
     let path = dir.join(CURRENT);
     if listing.iter().any(|entry| entry.name == CURRENT) {

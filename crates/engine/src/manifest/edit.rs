@@ -46,8 +46,8 @@ pub(crate) const TAG_KEYSPACE: u64 = 7;
 pub(crate) const TAG_RANGE_TOMBSTONE: u64 = 8;
 /// All earlier range tombstones are replaced by those of this edit; empty.
 pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
-/// The expiry horizon and all time marks: sequence number, then for each mark what it adds to the
-/// sequence number and to the time of the one before.
+/// The expiry horizon and all time marks: sequence number, then for each mark its differences in
+/// sequence number and time from the one before.
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
 /// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
 pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;
@@ -66,7 +66,7 @@ pub(crate) const TAG_HASH_SEED: u64 = 15;
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
 
 /// In a table's description: the sequence number up to which no range tombstone deletes any of its
-/// entries. A reader that skips it looks for such entries again.
+/// entries. A reader that skips this field searches for such entries again.
 pub(crate) const TABLE_TAG_RANGES_APPLIED: u64 = 128;
 
 /// One change to the store, applied atomically.
@@ -98,17 +98,17 @@ pub(crate) struct VersionEdit {
     pub(crate) hash_seed: Option<HashSeed>,
 }
 
-/// What an edit records of merge operators.
+/// What an edit records about merge operators.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OperatorsEdit {
-    /// The name of the store's, from before the first operand on.
+    /// The name of the store's operator, from before the first operand on.
     pub(crate) of_store: Option<Arc<str>>,
     /// Whether keyspaces may have some of their own from now on.
     pub(crate) of_keyspaces: bool,
 }
 
 impl OperatorsEdit {
-    /// Keyspaces may have merge operators of their own, if `of_keyspaces`.
+    /// Records that keyspaces may have merge operators of their own, if `of_keyspaces`.
     pub(crate) fn of_keyspaces(of_keyspaces: bool) -> Self {
         Self { of_store: None, of_keyspaces }
     }

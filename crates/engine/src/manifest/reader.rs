@@ -4,8 +4,9 @@
 //! 2. The manifest is read as a log is ([`LogImage`]). Its first record, a snapshot, was synced
 //!    before `CURRENT` named it, so it must be intact; each later record is an edit.
 //! 3. Corruption is `Corruption`, with file and offset. A torn tail is dropped and reported, if the
-//!    rest can be true: every table, with its exact length, and the oldest needed log must still
-//!    exist. (Had the torn edit ever been durable, the files it made obsolete might be gone.)
+//!    rest is consistent with the directory: every table, with its exact length, and the oldest
+//!    needed log must still exist. (Had the torn edit ever been durable, the files it made obsolete
+//!    might be gone.)
 //! 4. The same check is made without a tear: a table in the manifest that is missing from the
 //!    directory is `Corruption` at once, not at its first read.
 //! 5. The next file number is raised above every number in the directory, so that no number is used
@@ -181,7 +182,7 @@ pub(crate) fn first_missing(
     None
 }
 
-/// A number above those of all our files in `listing`.
+/// A number above those of all files of a store in `listing`.
 fn above_all(listing: &[DirEntry]) -> u64 {
     let numbers = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
     numbers.map(|file| file.number() + 1).max().unwrap_or(1)

@@ -414,8 +414,8 @@ fn a_manifest_rolls_over_when_it_has_grown() {
     );
 }
 
-/// A follower was refused with "it is missing" when it listed the directory of a store that was
-/// being created: the listing was read before `CURRENT` was installed, and in part after it.
+/// Regression: a follower failed with "it is missing" when it listed the directory of a store that
+/// was being created: the listing was read partly before `CURRENT` was installed, and partly after.
 #[test]
 fn a_current_installed_during_the_listing_is_found() {
     let vfs = MemoryVfs::new();

@@ -82,7 +82,6 @@ impl ManifestWriter {
         self.log.bytes()
     }
 
-    /// Its number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }

@@ -11,9 +11,9 @@ use super::MergeOperator;
 
 type Merged = Result<Option<Vec<u8>>, String>;
 
-/// The merge operators that come with the library, and one made of a closure.
+/// The merge operators that come with the library, and one made from a closure.
 ///
-/// A store that was written with a ready one can be opened without naming it again.
+/// A store that was written with a built-in one can be opened without passing it again.
 ///
 /// ```
 /// use trommel::{Db, Merge, Options};
@@ -48,8 +48,8 @@ impl Merge {
         Arc::new(Counter)
     }
 
-    /// Keeps the largest, in byte order: of the value and all operands. Numbers compare like that
-    /// if they are big-endian and of equal length.
+    /// Keeps the largest of the value and all operands, in byte order. Numbers compare correctly if
+    /// they are big-endian and of equal length.
     ///
     /// ```
     /// # use trommel::{Db, Merge, Options};
@@ -66,8 +66,9 @@ impl Merge {
         Arc::new(Max)
     }
 
-    /// Unites sets of byte strings, in the form of [`Merge::set`]; [`Merge::items`] reads it. A key
-    /// without a value counts as the empty set. Other values and operands are an error.
+    /// Forms the union of sets of byte strings, in the form of [`Merge::set`]; [`Merge::items`]
+    /// reads it. A key without a value counts as the empty set. Other values and operands are an
+    /// error.
     ///
     /// ```
     /// # use trommel::{Db, Merge, Options};
@@ -86,7 +87,7 @@ impl Merge {
     }
 
     /// A set for [`Merge::set_union`]: its items in byte order, each once, each after its length as
-    /// a LEB128 varint. The size of all must be below 1 GiB.
+    /// a LEB128 varint. The whole set must be smaller than 1 GiB.
     ///
     /// ```
     /// use trommel::Merge;
@@ -110,8 +111,8 @@ impl Merge {
         SetItems { rest: Decoder::new(set) }
     }
 
-    /// The operator `name` that applies `combine` to the key, the value or operand so far, and the
-    /// next operand, again and again; the first operand of a key without a value is its value.
+    /// The operator `name` that repeatedly applies `combine` to the key, the result so far, and the
+    /// next operand; the first operand of a key without a value is its value.
     ///
     /// `combine` must be associative: `combine(combine(a, b), c)` is `combine(a, combine(b, c))`.
     ///
@@ -210,7 +211,7 @@ fn encoded(items: &BTreeSet<&[u8]>) -> Vec<u8> {
     set
 }
 
-/// The items of a set: see [`Merge::items`]. After an error there are no more.
+/// The items of a set: see [`Merge::items`]. After an error there are no more items.
 #[derive(Debug, Clone)]
 pub struct SetItems<'a> {
     rest: Decoder<'a>,
@@ -231,7 +232,7 @@ impl<'a> Iterator for SetItems<'a> {
     }
 }
 
-/// Bytes are not a set in the form of [`Merge::set`].
+/// The error for bytes that are not a set in the form of [`Merge::set`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InvalidSet;
@@ -244,7 +245,7 @@ impl fmt::Display for InvalidSet {
 
 impl std::error::Error for InvalidSet {}
 
-/// An operator of a closure.
+/// An operator made from a closure.
 struct Associative<F> {
     name: String,
     combine: F,

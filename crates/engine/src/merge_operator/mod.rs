@@ -1,14 +1,14 @@
-//! Merge operators: code of the user that computes the value of a key from operands.
+//! Merge operators: user code that computes the value of a key from operands.
 //!
 //! 1. [`Db::merge`](crate::Db::merge) writes an operand and reads nothing. Reads collect the
 //!    operands of a key, newest first, down to a value, a tombstone, or the end of the key, and
 //!    call [`MergeOperator::full_merge`] (module `read::operands`).
 //! 2. Flushes and compactions fold operands (module [`folding`](crate::folding)): by a full merge
-//!    where it is known what is below them, otherwise by [`MergeOperator::partial_merge`].
-//! 3. A failure of the user's code is an error of the reads that meet it. Flushes and compactions
-//!    then keep the operands as they are.
-//! 4. The name of the operator is recorded in the manifest before the first operand is logged. A
-//!    store is not opened with an operator of another name.
+//!    where it is known what is below the operands, otherwise by [`MergeOperator::partial_merge`].
+//! 3. A failure of the user's code fails the reads that encounter it. Flushes and compactions then
+//!    keep the operands as they are.
+//! 4. The name of the operator is recorded in the manifest before the first operand is logged.
+//!    After that, the store cannot be opened with an operator of another name.
 //!
 //! Called by several threads at once.
 
@@ -36,7 +36,7 @@ pub(crate) fn is_operator_name(name: &str) -> bool {
     (1..=MOST_NAME_BYTES).contains(&name.len()) && !name.contains(char::is_control)
 }
 
-/// Computes values from merge operands; [`Merge`] has ready ones.
+/// Computes values from merge operands; [`Merge`] has built-in operators.
 ///
 /// Given to a store by
 /// [`WriteSettings::merge_operator`](crate::settings::WriteSettings::merge_operator), or to one of
@@ -94,8 +94,8 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
     /// operator that would read the operands of another one differently needs another name.
     fn name(&self) -> &str;
 
-    /// The value of `key` after `operands`, oldest first, of which there is at least one;
-    /// `existing` is the value before them, if there is one. At most 1 GiB; with `None`, the key
+    /// Returns the value of `key` after `operands`, oldest first, at least one; `existing` is the
+    /// value before them, if there is one. The result may have at most 1 GiB; with `None`, the key
     /// has no value.
     ///
     /// Called by several threads at once. It must not use the store that calls it: that may wait
@@ -111,9 +111,9 @@ pub trait MergeOperator: Send + Sync + fmt::Debug {
         operands: &[&[u8]],
     ) -> std::result::Result<Option<Vec<u8>>, String>;
 
-    /// One operand that has the effect of `operands`, oldest first, of which there are at least
-    /// two, whatever the value before them; `None` if there is none, or it is not worth it. The
-    /// operands then stay as they are until the value before them is known.
+    /// Returns one operand that has the effect of `operands`, oldest first, at least two, whatever
+    /// the value before them; `None` if there is no such operand, or computing it is not
+    /// worthwhile. The operands then stay as they are until the value before them is known.
     fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let _ = (key, operands);
         None
@@ -132,7 +132,7 @@ struct ChosenOperator {
 }
 
 impl UserMergeOperator {
-    /// An operator as a field of the options. Reads its name.
+    /// An operator as an option. Reads its name.
     pub(crate) fn chosen(operator: Arc<dyn MergeOperator>) -> Option<Self> {
         Some(Self::new(operator))
     }
@@ -154,7 +154,6 @@ impl UserMergeOperator {
         Arc::ptr_eq(&self.0.operator, &other.0.operator)
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.0.name
     }
@@ -194,7 +193,7 @@ impl UserMergeOperator {
         })
     }
 
-    /// One operand of `key`, without a header, in place of these, oldest first, if there is one.
+    /// One operand of `key`, without a header, that replaces these, oldest first, if there is one.
     pub(crate) fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let merged = contained(|| self.0.operator.partial_merge(key, operands));
         match merged.and_then(within_limit) {

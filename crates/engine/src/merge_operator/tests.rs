@@ -16,8 +16,8 @@ use crate::{
     Options, RepairOptions, Result, Snapshot,
 };
 
-/// Appends operands, and keeps the last bytes of a value. Operands that begin with `!` delete what
-/// is before them.
+/// Appends operands, and keeps the last bytes of a value. Operands that begin with `!` delete
+/// everything before them.
 #[derive(Debug, Default)]
 struct Append {
     has_partial: bool,
@@ -75,7 +75,7 @@ impl MergeOperator for Append {
         assert!(operands.len() > 1, "one needs no merge");
         assert!(!self.panics.load(Ordering::Relaxed), "no more");
         let is_able = self.has_partial && !self.fails.load(Ordering::Relaxed);
-        // What begins anew is not joined: an operand of one `!` leaves no value.
+        // Operands that delete are not joined: a single `!` leaves no value.
         let is_plain = operands.iter().all(|operand| !operand.contains(&b'!'));
         (is_able && is_plain).then(|| Self::joined(operands))
     }
@@ -119,7 +119,7 @@ fn failure(outcome: Result<Option<crate::Slice>>) -> MergeFailure {
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What is read from a store or a snapshot.
+/// The reads of a store or a snapshot.
 trait Reads {
     fn get(&self, key: &[u8]) -> Option<crate::Slice>;
     fn multi_get(&self, keys: &[Vec<u8>]) -> Vec<Option<crate::Slice>>;
@@ -311,7 +311,7 @@ impl Pair {
     }
 }
 
-/// Merges beside puts, deletes of keys and ranges, snapshots, flushes, compactions and reopening.
+/// Merges among puts, deletes of keys and ranges, snapshots, flushes, compactions and reopening.
 #[test]
 fn merges_match_a_model() {
     for seed in 0..60 {
@@ -344,7 +344,8 @@ fn entries(db: &Db) -> (u64, u64) {
     (all, operands)
 }
 
-/// A flush folds what it has of a key, and a compaction to the last level leaves values only.
+/// A flush folds the operands that it has of a key, and a compaction to the last level leaves only
+/// values.
 #[test]
 fn operands_are_folded() {
     let db = open(Merge::counter());
@@ -375,7 +376,7 @@ fn operands_are_folded() {
     assert_eq!(number(db.get("a").unwrap()), Some(1));
 }
 
-/// The value of an operator may be none; the key is then deleted, for older versions too.
+/// An operator may return no value; the key is then deleted, including its older versions.
 #[test]
 fn an_operator_may_leave_no_value() {
     let db = open(Append::new(true));
@@ -472,7 +473,8 @@ fn failures_of_the_operator_are_contained() {
     }
 }
 
-/// A store is opened without its operator, and keeps what only that can read.
+/// A store that is opened without its operator keeps the operands, which only that operator can
+/// apply.
 #[test]
 fn a_store_without_its_operator_keeps_the_operands() {
     let vfs = memory();
@@ -506,7 +508,7 @@ fn a_store_without_its_operator_keeps_the_operands() {
     assert_eq!(db.get("b").unwrap().unwrap(), b"34");
 }
 
-/// A store with a built-in operator has it again without being told.
+/// A store with a built-in operator uses it again without being given it.
 #[test]
 fn a_built_in_operator_is_found_by_its_name() {
     let vfs = memory();
@@ -561,7 +563,8 @@ fn the_operator_is_recorded_before_the_first_operand() {
     }
 }
 
-/// Reads of a transaction apply its own operands; only a read of the store's value is one.
+/// Reads of a transaction apply its own operands; only a read of the store's value counts as a
+/// read.
 #[test]
 fn transactions_merge() {
     let db = open(Merge::counter());
@@ -657,7 +660,7 @@ fn a_transaction_with_merges_matches_a_model() {
     }
 }
 
-/// A filter that notes the values that it is called for, and removes one.
+/// A filter that records the values that it is called for, and removes one.
 #[derive(Debug, Default)]
 struct Noted(std::sync::Mutex<Vec<Vec<u8>>>);
 
@@ -672,7 +675,7 @@ impl CompactionFilter for Noted {
     }
 }
 
-/// A compaction filter gets folded values, and neither operands nor what is below them.
+/// A compaction filter gets folded values, and neither operands nor the values below them.
 #[test]
 fn a_compaction_filter_sees_no_operands() {
     let (noted, vfs) = (Arc::new(Noted::default()), memory());
@@ -756,8 +759,8 @@ fn a_repair_keeps_operands() {
     assert_eq!(pairs(new.iter()), expected);
 }
 
-/// A large compaction, whose inputs from above would stay while its first outputs are installed:
-/// then each operand would count twice.
+/// A large compaction: if its inputs from above stayed while its first outputs are installed, each
+/// operand would be applied twice.
 #[test]
 fn compactions_of_operands_are_installed_at_once() {
     let db = open(Append::new(true));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How far a write has got when it returns.
+/// How durable a write is when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
@@ -15,7 +15,7 @@ pub enum Durability {
     Sync,
 }
 
-/// Where a filter is held in memory after its first query, at which it is read.
+/// Where a filter is held in memory. It is read at its first query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FilterResidency {
@@ -46,7 +46,8 @@ pub enum Degraded {
     LastIntact,
 }
 
-/// The words of a choice. After `|` is the former word of a renamed one, which is still read.
+/// The words of a choice. A word after `|` is the former name of a renamed choice, which is still
+/// accepted.
 macro_rules! words {
     ($($type:ident, $what:literal: $($variant:ident = $word:literal $(| $former:literal)?),*;)*) => {
         $(
@@ -88,7 +89,7 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// As the store's [`Options::durability`](crate::Options::durability) says.
+    /// The store's [`Options::durability`](crate::Options::durability).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

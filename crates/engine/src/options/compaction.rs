@@ -20,12 +20,12 @@ settings! {
         /// Size ratio of each level to the one above.
         level_ratio: u32 = 10, 2..=100;
         /// Number of runs in level 0 that starts a compaction. While the runs hold less than seven
-        /// eighths of the base level's target size
-        /// ([`base_level_bytes`](Self::base_level_bytes), if that level is the deepest), compaction
-        /// waits for up to a quarter more of them, but not until writers would be slowed. While a
-        /// caller waits for the store to become idle ([`Db::wait_idle`](crate::Db::wait_idle)), it
-        /// waits for no more, and half of this number (rounded up, at least two) is enough if the
-        /// base level holds at most five times the bytes of those runs in their range.
+        /// eighths of the base level's target size ([`base_level_bytes`](Self::base_level_bytes),
+        /// if that level is the deepest), compaction waits for up to a quarter more runs, but not
+        /// for so many that writers are slowed. While a caller waits for the store to become idle
+        /// ([`Db::wait_idle`](crate::Db::wait_idle)), compaction does not wait for more, and half
+        /// of this number (rounded up, at least two) is enough if the base level holds at most five
+        /// times the bytes of those runs in their range.
         l0_trigger: usize = 4, 1..=1000;
         /// Number of runs in level 0 above which writers are slowed,
         /// [`l0_trigger`](Self::l0_trigger) or more.
@@ -34,8 +34,8 @@ settings! {
         /// more.
         l0_stop: usize = 24;
         /// Compaction debt, in bytes, at which writers stop; they are slowed from half of it on. It
-        /// bounds the backlog of the deep levels, which the limits on level 0 do not see. A higher
-        /// value lets a bulk load run ahead for longer, into a tree that is slower to read.
+        /// bounds the backlog of the deep levels, to which the limits on level 0 do not apply. A
+        /// higher value lets a bulk load run ahead for longer, into a tree that is slower to read.
         debt_stop_bytes: u64 = 64 << 30, 1 << 10..;
         /// Limit, in bytes per second, on the writes of flushes, compactions and filter rebuilds.
         /// It applies only to work that no caller waits for: opening, closing,
@@ -44,8 +44,8 @@ settings! {
         /// [`BackgroundStats::rate_limited_bytes`](crate::BackgroundStats::rate_limited_bytes)
         /// counts the bytes that were limited.
         background_bytes_per_second: Option<u64> = None, 4 << 10..;
-        /// Code of the program that keeps, removes or replaces entries while they are compacted.
-        /// It stays while the store is open. While there is one, each snapshot keeps the files and
+        /// User code that keeps, removes or replaces entries while they are compacted. It cannot
+        /// change while the store is open. With a filter, each snapshot keeps the files and
         /// memtables of its creation, as an iterator does.
         compaction_filter(Arc<dyn CompactionFilter> => UserCompactionFilter::chosen):
             Option<UserCompactionFilter> = None;

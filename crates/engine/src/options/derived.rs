@@ -1,4 +1,4 @@
-//! What the engine computes from several settings.
+//! Values that the engine computes from several settings.
 
 use trommel_filter::FilterSpec;
 use trommel_sstable::FilterPlan;
@@ -41,8 +41,8 @@ impl Options {
 
     /// Bytes at which a memtable is full. Under the memory limit of an environment, at most a
     /// sixteenth of that limit: if the memtables of all stores take too much, the largest is
-    /// flushed. Under the store's own memory limit all memtables together, with the frozen ones and
-    /// the memory kept for the next one, get a quarter of it.
+    /// flushed. Under the store's own memory limit, all memtables together get a quarter of it,
+    /// including frozen ones and the memory kept for the next one.
     pub(crate) fn memtable_limit(&self) -> u64 {
         let buffer = self.writes.write_buffer_bytes as u64;
         if let Some(environment) = &self.environment {
@@ -52,8 +52,9 @@ impl Options {
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
-    /// Bytes up to which memory of memtables, including that in use, is kept for the next ones: one
-    /// memtable. Under the memory limit of an environment none, as other stores may need it.
+    /// Bytes of memtable memory, in use or free, up to which freed memory is kept for later
+    /// memtables: one memtable. Under the memory limit of an environment none is kept, because
+    /// other stores may need it.
     pub(crate) fn arena_limit(&self) -> usize {
         if self.environment.as_ref().is_some_and(|shared| shared.memory_limit().is_some()) {
             return 0;

@@ -1,4 +1,4 @@
-//! The layout of filters, what they contain, and where they are in memory.
+//! The layout of filters, what they contain, and where they are held in memory.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::prefix::Prefix;
 use crate::user_filters::{UserFilterPolicy, UserPolicy};
 
 settings! {
-    /// The layout of filters, what they contain, and where they are in memory: see
+    /// The layout of filters, what they contain, and where they are held in memory: see
     /// [`Options::filtering`](crate::Options::filtering).
     FilterSettings {
         /// How the filters of new tables are partitioned. [`FilterShape::Partitioned`]: one for
@@ -25,8 +25,9 @@ settings! {
         /// builds itself. It receives the filter that [`filters`](crate::Options::filters) sets for
         /// the table, and its choice takes precedence. It is not called for tables that get no
         /// filter because of [`filters_on_last_level`](Self::filters_on_last_level). Without the
-        /// policy, its tables can be read, and their filters are not used. It cannot change while
-        /// the store is open: [`Db::set_options`](crate::Db::set_options) refuses another one.
+        /// policy, its tables can still be read, but their filters are not used. It cannot change
+        /// while the store is open: [`Db::set_options`](crate::Db::set_options) refuses another
+        /// one.
         user_filters(Arc<dyn UserFilterPolicy> => UserPolicy::chosen):
             Option<UserPolicy> = None;
         /// Whether the tables of the last level have filters. If false, none are built for them,

@@ -9,7 +9,7 @@
 //! * [`opening`], [`writes`], [`filtering`], [`compaction`], [`reads`]: the groups.
 //! * [`choices`]: the types of settings with a few named values.
 //! * [`text`]: settings as text, and back.
-//! * [`derived`]: what the engine computes from several settings.
+//! * [`derived`]: values that the engine computes from several settings.
 
 mod choices;
 mod compaction;
@@ -55,7 +55,7 @@ settings! {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     Options {
-        /// How far a write has got when it returns; [`WriteOptions`](crate::WriteOptions) overrides
+        /// How durable a write is when it returns; [`WriteOptions`](crate::WriteOptions) overrides
         /// it for one write.
         durability: Durability = Durability::Os;
         /// The filters of each level's tables, or a budget for all of them: by default
@@ -64,11 +64,11 @@ settings! {
         /// Compression of data blocks.
         compression: Compression = Compression::Lz4;
         /// One limit, in bytes, on memtables, block cache, index and filters together: the cache
-        /// gets what the others leave.
+        /// gets what the others leave free.
         memory_limit(u64 => Some): Option<u64> = None, 64 << 10..;
         /// Maximum number of threads that flush memtables and compact. They are started when there
         /// is work, and end when there is none. With 0, the call that makes such work necessary
-        /// does it itself.
+        /// does the work itself.
         background_threads: usize = 2, 0..=256;
     }
     beside {
@@ -167,7 +167,7 @@ groups! {
     /// let options = trommel::Options::default().writes(|w| w.write_buffer_bytes(16 << 20));
     /// ```
     writes: WriteSettings;
-    /// Changes the layout of filters, what they contain, and where they are in memory.
+    /// Changes the layout of filters, what they contain, and where they are held in memory.
     ///
     /// ```
     /// use trommel::{Options, Prefix};

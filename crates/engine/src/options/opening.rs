@@ -16,13 +16,14 @@ settings! {
         read_only: bool = false;
         /// Whether to open in spite of corruption in the log or at the end of the manifest: the
         /// records before it are kept, and [`Db::recovery_report`](crate::Db::recovery_report)
-        /// lists what is dropped, which was acknowledged. Otherwise such corruption is an error.
+        /// lists the dropped records, which had been acknowledged. If false, such corruption is an
+        /// error.
         salvage: bool = false;
         /// Whether to open in spite of any corruption, read-only, to read the healthy data. A read
         /// that needs corrupt or missing data is an error, never a wrong answer.
         /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists the corruption. If
         /// writes of unknown keys are lost, as after corruption in a log, no data is certain to be
-        /// the newest, and [`Degraded`] says what is read. With `None`, corruption is an error.
+        /// the newest, and [`Degraded`] chooses what is read. With `None`, corruption is an error.
         degraded(impl Into<Option<Degraded>> => Into::into): Option<Degraded> = None;
     }
     beside {

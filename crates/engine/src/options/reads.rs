@@ -28,9 +28,9 @@ settings! {
     ReadSettings {
         /// How blocks are read from tables.
         read_mode: ReadMode = ReadMode::Cached;
-        /// Capacity of the block cache, in bytes. If it is not set, it is an eighth of the memory
-        /// that the process may use, at most 1 GiB: of the machine's, or of less if a control
-        /// group, `RLIMIT_AS` or `RLIMIT_DATA` sets a limit.
+        /// Capacity of the block cache, in bytes. The default is an eighth of the memory that the
+        /// process may use, at most 1 GiB. That memory is the machine's, or less if a control
+        /// group, `RLIMIT_AS` or `RLIMIT_DATA` limits it.
         cache_bytes(u64 => CacheBytes::of): CacheBytes = CacheBytes::an_eighth_of_memory();
         /// Maximum number of open tables; never more than half of the process's limit on open files
         /// (`ulimit -n`), less some for logs and new tables. A store with more tables closes and
@@ -43,8 +43,8 @@ settings! {
         /// of 4 KiB is then on one page instead of two, so that an uncached read takes half as much
         /// from the device and leaves half as much in the page cache. Padding takes about half an
         /// entry per block, 3 to 5% of the data with values of 256 bytes, and never more than an
-        /// eighth of what is written: with large entries some blocks are not padded. For data
-        /// larger than memory.
+        /// eighth of the bytes written: with large entries some blocks are not padded. Useful for
+        /// data larger than memory.
         block_align: bool = false;
     }
 }

@@ -1,11 +1,11 @@
-//! The table in which each setting is written once.
+//! The macro that defines each setting in one place.
 //!
 //! A group is a struct. Each of its settings is one entry: documentation, name, type, default and,
 //! if there are any, bounds. From that entry come the field, the default, the setter, the check of
 //! the bounds, the line of [`Options::settings`](crate::Options::settings) and the parser of
 //! [`Options::set`](crate::Options::set).
 //!
-//! `name(Argument => wrap): Type` is a setting whose setter takes another type than its field has.
+//! `name(Argument => wrap): Type` is a setting whose setter takes a different type from its field.
 //! `beside` lists fields without a text form; their setters are written by hand.
 
 use std::ops::{Bound, RangeBounds};

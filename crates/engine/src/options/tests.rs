@@ -1,14 +1,14 @@
 use super::*;
 use crate::compaction_options::CompactionOptions;
 
-/// Those of the planner stand in its own defaults once more, for its tests.
+/// The planner repeats the defaults of its options, for its own tests.
 #[test]
 fn the_planner_s_defaults_are_those_of_a_store() {
     let (of_store, own) = (Options::default().planner(), CompactionOptions::default());
     assert_eq!(format!("{of_store:?}"), format!("{own:?}"));
 }
 
-/// The text names what was set, where another option's default is what does not fit it.
+/// The error names the option that was set, if the default of another one does not fit it.
 #[test]
 fn bounds_are_reported_as_they_are() {
     let report = |options: Options| options.check().unwrap_err().to_string();
@@ -30,7 +30,7 @@ fn bounds_are_reported_as_they_are() {
     );
 }
 
-/// The names of the fields that a debug print shows so many columns from the left.
+/// The names of the fields that a debug print shows with this indentation.
 fn fields(text: &str, columns: usize) -> Vec<String> {
     let line = |line: &str| {
         let field = line.strip_prefix(&" ".repeat(columns))?;
@@ -54,14 +54,14 @@ fn settings_leave_nothing_out() {
     let beside = ["vfs", "environment", "opening", "writes", "filtering", "compaction", "reads"];
     all.retain(|name| !beside.contains(&name.as_str()));
     all.extend(groups.iter().flat_map(|group| fields(group, 4)));
-    // Set by `Db::open_follower`, and no choice of a user.
+    // Set by `Db::open_follower`, not by users.
     all.retain(|name| name != "follows");
     let settings: Vec<&str> = options.settings().iter().map(|(name, _)| *name).collect();
     assert_eq!(settings, all);
     assert!(options.settings().contains(&("compression", "lz4".into())));
 }
 
-/// Whatever [`Options::settings`] shows can be set.
+/// Every setting that [`Options::settings`] returns can be set from its text.
 #[test]
 fn every_setting_is_had_back_from_its_text() {
     let mut changed = Options::default();

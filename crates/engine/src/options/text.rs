@@ -23,7 +23,7 @@ const AS_FILTERS: &str = "as filters";
 /// A value with a text form that can be parsed.
 pub(super) trait Text: Sized {
     fn text(&self) -> String;
-    /// Parses the value; the error says why the text is not one.
+    /// Parses the value; the error is the reason why the text is not a value.
     fn parse(text: &str) -> Result<Self, String>;
 }
 

@@ -21,7 +21,7 @@ settings! {
         write_buffer_bytes: usize = 64 << 20, 4 << 10..=4 << 30;
         /// How a memtable finds its entries and keeps them in order, from the next memtable on. It
         /// affects costs only. With [`MemtableKind::SkipList`](crate::MemtableKind::SkipList) no
-        /// scan sorts, also not the first, but inserts and lookups take several times as long. See
+        /// scan sorts, not even the first, but inserts and lookups take several times as long. See
         /// the book's page on configuration.
         ///
         /// ```
@@ -39,30 +39,30 @@ settings! {
         /// Maximum number of full memtables that are queued for a flush.
         max_frozen_memtables: usize = 4, 1..=64;
         /// How long an entry lasts: a key that was written at least this long ago, and not written
-        /// again, is deleted. It is never returned later than `ttl` and the larger of a second and
-        /// a 256th of `ttl` after its write, and never expires earlier than `ttl` after it, by the
-        /// wall clock. From a second to a hundred years; with `None`, entries do not expire. If it
-        /// is lowered, what was written until then may last a 256th of the former `ttl` longer; if
-        /// that is done by opening the store with another one, so may what is written in the next
-        /// 256th of the former.
-        /// Writing a key again begins its time anew; reading it does not.
+        /// again since, is deleted. By the wall clock, an entry never expires earlier than `ttl`
+        /// after its write, and is returned for at most a second or a 256th of `ttl` longer,
+        /// whichever is larger. From one second to a hundred years; with `None`, entries do not
+        /// expire. If `ttl` is lowered, entries written before may last longer by a 256th of the
+        /// former `ttl`; if it is lowered by opening the store with another value, so may those
+        /// written during the next 256th of the former `ttl`. Writing a key again restarts its
+        /// time; reading it does not.
         ///
-        /// All handles see an entry expire at the same time, snapshots included; an iterator or
-        /// cursor that is open sees what had not expired when it was created. Space comes back as
-        /// that of [deleted ranges](crate::Db::delete_range) does: tables of which everything has
-        /// expired are removed unread, others are rewritten when half has expired.
+        /// All handles see an entry expire at the same time, snapshots included; an open iterator
+        /// or cursor sees what had not expired when it was created. Space is reclaimed as for
+        /// [deleted ranges](crate::Db::delete_range): tables whose entries have all expired are
+        /// removed unread, others are rewritten when half of their entries have expired.
         ///
-        /// In a store with keyspaces it is that of the default one; others have their own:
-        /// [`KeyspaceOptions::ttl`](crate::KeyspaceOptions::ttl).
+        /// In a store with keyspaces, this is the `ttl` of the default one; the others have their
+        /// own: [`KeyspaceOptions::ttl`](crate::KeyspaceOptions::ttl).
         ///
-        /// It is a setting of each open, as others are. While entries do not expire, nothing is
-        /// recorded of their age: what was written before counts as written when `ttl` is set.
-        /// Closing the store records what has expired, and changing `ttl` does: it never comes
-        /// back. What has expired since, after a crash or while the store was closed, does if the
-        /// store is opened with a longer `ttl` or none, or if the clock was set back. A clock that
-        /// jumps forward expires entries early and for good; if it then jumps back, what was
-        /// written in between, and until it has caught up, lasts that much longer. While there is a
-        /// `ttl`, each read reads the clock. See the book's page on deleting.
+        /// Like other settings, it is set at each open. Without a `ttl`, the age of entries is not
+        /// recorded: once one is set, earlier entries count as written at that moment. Closing the
+        /// store and changing `ttl` record what has expired, which then never comes back. Entries
+        /// that expire after that record, before a crash or while the store is closed, do come back
+        /// if the store is opened with a longer `ttl` or none, or if the clock was set back. A
+        /// clock that jumps forward expires entries early and for good; if it then jumps back,
+        /// entries written in between, and until the clock has caught up, last that much longer.
+        /// While there is a `ttl`, each read reads the clock. See the book's page on deleting.
         ///
         /// ```
         /// use std::time::Duration;
@@ -77,10 +77,10 @@ settings! {
         ttl(impl Into<Option<Duration>> => Into::into): Option<Duration> = None;
         /// Computes values from merge operands ([`Db::merge`](crate::Db::merge)): one of
         /// [`Merge`](crate::Merge), or a [`MergeOperator`](crate::MergeOperator) of your own. It
-        /// stays while the store is open. Its name is recorded in the store before the first
-        /// operand, and the store is then not opened with an operator of another name. Without an
-        /// operator it is opened: then it has the recorded one, if that is one of `Merge`;
-        /// otherwise reads of keys with operands, and merges, are
+        /// cannot change while the store is open. Its name is recorded in the store before the
+        /// first operand; from then on the store cannot be opened with an operator of another name.
+        /// It can be opened without an operator: it then uses the recorded one if that is one of
+        /// `Merge`; otherwise merges, and reads of keys with operands, fail with
         /// [`Error::Merge`](crate::Error::Merge), and compactions keep the operands.
         ///
         /// ```
@@ -94,22 +94,22 @@ settings! {
         merge_operator(Arc<dyn MergeOperator> => UserMergeOperator::chosen):
             Option<UserMergeOperator> = None;
         /// Maximum size, in bytes, of all obsolete tables and logs that are kept so that new tables
-        /// overwrite (recycle) them, which is cheaper than to create one file and remove another.
+        /// overwrite (recycle) them, which is cheaper than creating one file and removing another.
         /// The store may take this much more disk space while it is written to. At most 64 files
         /// are kept, and at most a quarter of the size of the store's tables; 0 keeps none. They
         /// are deleted once the store is idle ([`Db::wait_idle`](crate::Db::wait_idle), or ten
         /// seconds in which its background threads had no work), when it is closed, and when the
         /// disk is full. Files are recycled on Linux only.
         spare_file_bytes: u64 = 512 << 20;
-        /// Bytes of obsolete logs that are kept for [change feeds](crate::Db::changes_since), at
-        /// least: the last writes whose logs have this size in total, with keys, values and about
-        /// 40 bytes for each batch, can be read back in order, across closing and reopening. The
-        /// oldest log is removed as soon as the others have so many bytes, so up to one log more
-        /// is kept, which is about as large as
+        /// Minimum bytes of obsolete logs that are kept for [change
+        /// feeds](crate::Db::changes_since). The newest writes whose logs have this size in total
+        /// can be read back in order, even after closing and reopening; keys, values and about 40
+        /// bytes for each batch count. The oldest log is removed as soon as the others reach this
+        /// size, so up to one more log is kept, which is about as large as
         /// [`write_buffer_bytes`](WriteSettings::write_buffer_bytes). A log counts as at least 64
         /// KiB, and those that the store itself still needs do not count.
-        /// [`ArchiveStats`](crate::ArchiveStats) counts them. 0 keeps none, and there are no change
-        /// feeds: with it, all that was kept is removed. Needs a file system with hard links, and
+        /// [`ArchiveStats`](crate::ArchiveStats) counts them. 0 keeps none, and removes those that
+        /// were kept; there are no change feeds then. Needs a file system with hard links, and
         /// `log`.
         ///
         /// ```
@@ -125,10 +125,10 @@ settings! {
         /// How long flushes or compactions may keep failing, for lack of disk space, file handles
         /// or memory, before writers that wait for them are refused with
         /// [`Error::Stalled`](crate::Error::Stalled). The time counts from the first of consecutive
-        /// failures: a writer that arrives later is refused at once. The work is retried all the
-        /// while, and writes continue once it succeeds. `None`: writers wait until then. Work that
-        /// is slow but does not fail is always waited for. Without background threads, the write
-        /// that does the work returns its error.
+        /// failures: a writer that arrives later is refused at once. The work is retried meanwhile,
+        /// and writes continue once it succeeds. `None`: writers wait until then. Writers always
+        /// wait for work that is slow but does not fail. Without background threads, the write that
+        /// does the work returns its error.
         ///
         /// ```
         /// use std::time::Duration;
@@ -147,12 +147,12 @@ settings! {
     }
 }
 
-/// Bounds of `ttl`: a hundred years of 365 days.
+/// Bounds of `ttl`: a second, and a hundred years of 365 days.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
 const LONGEST_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 impl WriteSettings {
-    /// Checks the bounds that are no numbers.
+    /// Checks the bounds of settings that are not numbers.
     pub(super) fn check(&self) -> Result<()> {
         self.merge_operator.as_ref().map_or(Ok(()), UserMergeOperator::check)?;
         check_ttl(self.ttl)

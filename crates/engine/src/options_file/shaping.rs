@@ -35,11 +35,11 @@ const SHAPING: [&str; 23] = [
     "compaction_filter",
 ];
 
-/// Options that were renamed: the former name, and the name of today.
+/// Options that were renamed: the former name, and the current one.
 const RENAMED: [(&str, &str); 1] = [("filter_piece_bytes", "filter_partition_bytes")];
 
-/// The lines under the names of today. A file with both names of an option was last written by a
-/// program that knows only the former one, so that value is the newer.
+/// The lines under the current names. A file with both names of an option was last written by a
+/// program that knows only the former one, so that value is the newer one.
 pub(super) fn with_names_of_today(mut lines: Vec<(String, String)>) -> Vec<(String, String)> {
     for (former, today) in RENAMED {
         if lines.iter().any(|(name, _)| name == former) {
@@ -52,7 +52,7 @@ pub(super) fn with_names_of_today(mut lines: Vec<(String, String)>) -> Vec<(Stri
     lines
 }
 
-/// Sets an option from its text in the file; the error says why it cannot be used.
+/// Sets an option from its text in the file; the error is the reason why it cannot be used.
 fn take(options: &mut Options, name: &str, text: &str) -> std::result::Result<(), String> {
     // The extractor comes earlier in the file: without one, tables would get no filters.
     if (name, text) == ("whole_key_filters", "false")
@@ -98,7 +98,7 @@ pub struct LatestOptions {
     /// The names of the remembered options, as in [`Options::settings`]. Empty if there is no
     /// options file: an older version wrote the store, or there is no store.
     pub remembered: Vec<&'static str>,
-    /// Other entries of the file: options of a newer version, closures, and policies of a program.
+    /// Other entries of the file: options of a newer version, closures, and user policies.
     pub ignored: Vec<IgnoredOption>,
 }
 

@@ -1,6 +1,5 @@
-//! The format as it was frozen, every byte of it under the checksum, and what an opening makes of
-//! each kind of file. `TROMMEL_REFREEZE=1` writes the golden file anew, which is right only before
-//! the first release.
+//! The frozen format, the checksum of every byte, and the effect of each kind of file on an open.
+//! `TROMMEL_REFREEZE=1` rewrites the golden file, which is allowed only before the first release.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +13,12 @@ use crate::inspect::{Role, live_files};
 use crate::{Db, Prefix};
 
 const PAGE: &str = include_str!("../../../../docs/format/options.md");
-/// As written before `filter_partition_bytes` had its name, and before there were `memtable` and
-/// `ttl`.
+/// A file written before `filter_partition_bytes` was renamed, and before `memtable` and `ttl`
+/// existed.
 const FORMER_GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS");
 const GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS_WITH_PARTITIONS");
 
-/// Every option that shapes a store, each with another value than it has by itself.
+/// Every option that shapes a store, each with a value other than its default.
 fn shaped() -> Options {
     Options::default()
         .filters("L0=paired:20,L1-3=blocked:12.5,last=none".parse().unwrap())
@@ -69,7 +68,7 @@ fn bytes_of(vfs: &dyn Vfs) -> Option<Vec<u8>> {
     vfs.read(Path::new("db/OPTIONS"), MAX_BYTES).ok()
 }
 
-/// A store in memory, and the options of another opening of it.
+/// A store in memory, and the options to open it again.
 fn store(options: Options) -> (Arc<MemoryVfs>, Options) {
     let vfs = Arc::new(MemoryVfs::new());
     let given = Options::default().vfs(Arc::<MemoryVfs>::clone(&vfs)).background_threads(0);
@@ -101,7 +100,7 @@ fn a_file_of_the_first_version_is_read_and_written_as_ever() {
     }
 }
 
-/// A program that knows only the former name keeps the line with the name of today, and adds its
+/// A program that knows only the former name keeps the line with the current name, and adds its
 /// own.
 #[test]
 fn the_former_name_of_an_option_has_the_newer_value() {
@@ -142,7 +141,7 @@ fn options_that_shape_a_store_differ_in_the_test() {
     );
 }
 
-/// Every bit, every cut and every addition: nothing of the file is believed then.
+/// Every flipped bit, truncation and addition: nothing of the file is used then.
 #[test]
 fn every_byte_is_under_the_checksum() {
     let whole = text(&shaped()).into_bytes();
@@ -164,7 +163,7 @@ fn every_byte_is_under_the_checksum() {
     }
 }
 
-/// Behind a right checksum, as a newer program may write it.
+/// With a valid checksum, as a newer program may write it.
 #[test]
 fn what_is_not_known_is_reported_and_kept() {
     let (vfs, given) = store(Options::default());
@@ -215,7 +214,7 @@ fn a_store_records_what_it_was_opened_with_and_what_changes() {
     );
 }
 
-/// What does not shape a store, and what is as it was, costs no write.
+/// Options that do not shape a store, and those that are unchanged, cost no write.
 #[test]
 fn only_changes_that_shape_are_written() {
     let disk = SimDisk::new();
@@ -256,7 +255,7 @@ fn a_store_without_the_file_gets_one_when_it_is_opened_for_writing() {
     assert!(given.load_latest("nowhere").unwrap().remembered.is_empty());
 }
 
-/// A corrupt file costs the options, and nothing else; one of a newer version is left to it.
+/// A corrupt file loses the options, and nothing else; one of a newer version is left unchanged.
 #[test]
 fn a_file_that_cannot_be_used_is_reported_and_keeps_no_store_closed() {
     let newer = text(&Options::default()).replace("options 1", "options 2");
@@ -288,7 +287,8 @@ fn a_file_that_cannot_be_used_is_reported_and_keeps_no_store_closed() {
     }
 }
 
-/// What somebody else put there is neither replaced nor removed, and makes no directory a store.
+/// A foreign file of that name is neither replaced nor removed, and does not make a directory a
+/// store.
 #[test]
 fn what_is_somebody_else_s_is_left() {
     let (vfs, given) = store(Options::default());
@@ -317,8 +317,8 @@ fn copies_of_a_store_have_its_options() {
     assert!(vfs.list(Path::new("copy")).is_err());
 }
 
-/// Whatever fails while it is written, an opening goes on, and a change of options is refused
-/// whole.
+/// If the write of the file fails in any way, an open continues, and a change of options is refused
+/// entirely.
 #[test]
 fn a_record_that_cannot_be_written_costs_no_data() {
     for kind in [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::Rename] {
@@ -349,9 +349,9 @@ fn a_record_that_cannot_be_written_costs_no_data() {
     }
 }
 
-/// A crash at any call of a creation, an opening with other options and a change leaves the file of
-/// one of them, whole, or none of a store that is not there yet; what is left of the writing goes
-/// with the next opening.
+/// A crash at any call of a creation, an open with other options and a change leaves the complete
+/// file of one of them, or none of a store that does not exist yet; the next open removes temporary
+/// files.
 #[test]
 fn a_crash_at_any_moment_leaves_one_whole_file() {
     let disk = SimDisk::new();
@@ -382,8 +382,8 @@ fn a_crash_at_any_moment_leaves_one_whole_file() {
     assert_eq!(met.into_iter().collect::<Vec<_>>(), [3, 4, 5]);
 }
 
-/// A disk that lied may keep the options of a store and lose all else: that is no reason to refuse
-/// a directory. A file of that name that is no options file is somebody else's.
+/// A disk that ignored a sync may keep the options of a store and lose everything else: that is no
+/// reason to refuse a directory. A file of that name that is not an options file is foreign.
 #[test]
 fn options_alone_are_no_foreign_file() {
     for (name, bytes) in [("db/OPTIONS", GOLDEN), ("db/OPTIONS.tmp", b"half of")] {

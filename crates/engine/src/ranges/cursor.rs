@@ -13,7 +13,7 @@ pub(crate) struct RangeCursor {
     /// The keys around the last one to which the same tombstones apply.
     from: Vec<u8>,
     to: Option<Vec<u8>>,
-    /// What was written around the last key before this sequence number is deleted or expired.
+    /// Versions of the keys around the last one with lower sequence numbers are deleted or expired.
     covering: SeqNo,
     /// The sequence number that reads are as of.
     at: SeqNo,
@@ -56,7 +56,7 @@ impl RangeCursor {
         self.was_moved = true;
     }
 
-    /// What was written at the last key before this sequence number is deleted or expired.
+    /// Versions of the last key with lower sequence numbers are deleted or expired.
     pub(crate) fn covering(&self) -> SeqNo {
         self.covering
     }

@@ -1,9 +1,9 @@
 //! Gaps: ranges of keys in which scans have found nothing alive.
 //!
 //! A scan that has passed many tombstones between two keys knows that no entry there, as old as the
-//! scan or older, will ever be visible to a reader as of its sequence number or a later one. That
-//! is what a range tombstone with this sequence number says, so it is kept as one, in memory only:
-//! later scans skip the gap, except for what was written in it since, and readers as of an
+//! scan or older, will ever be visible to a reader as of its sequence number or a later one. A
+//! range tombstone with this sequence number has the same meaning, so the gap is kept as one, in
+//! memory only: later scans skip the gap, except for newer writes in it, and readers as of an
 //! earlier moment do not see it. Neither writes nor compactions make a gap wrong; one in which
 //! compactions have left no tombstones is forgotten, because nothing is saved by skipping it.
 
@@ -14,7 +14,7 @@ use super::map::{RangeTombstone, Readers};
 use super::set::RangeSet;
 use crate::sync::{AtomicBool, Mutex, SwapOption, lock};
 
-/// Most bytes of all gaps; then they are learned anew.
+/// Most bytes of all gaps; beyond this, all are forgotten and learned again.
 const MOST_BYTES: usize = 1 << 20;
 /// Longest key at the end of a gap, in bytes.
 const LONGEST_KEY: usize = 1 << 10;
@@ -24,15 +24,15 @@ const LONGEST_KEY: usize = 1 << 10;
 pub(crate) struct Gaps {
     any: AtomicBool,
     known: SwapOption<RangeSet>,
-    /// Held while one is added.
+    /// Held while a gap is added.
     adding: Mutex<()>,
 }
 
 impl Gaps {
-    /// A gap of as many keys is kept for later scans.
+    /// Fewest keys in a gap for it to be kept for later scans.
     pub(crate) const FEWEST_KEYS: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
 
-    /// Whether none was found yet: all that most scans look at.
+    /// Whether no gap has been found yet: the only check in most scans.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
@@ -72,7 +72,7 @@ impl Gaps {
         let _one_at_a_time = lock(&self.adding);
         let before = self.known.load_full().filter(|known| known.memory_bytes() < MOST_BYTES);
         let before = before.map(|known| (*known).clone()).unwrap_or_default();
-        // Readers as of earlier moments do without.
+        // Readers as of earlier moments do not use gaps.
         let known = before.with(vec![gap], &Readers::at(Vec::new()));
         self.known.store(Some(Arc::new(known)));
         self.any.store(true, Ordering::Release);

@@ -1,9 +1,9 @@
 //! The range tombstones of a memtable that is still written to.
 //!
 //! A reader without a snapshot reads at the newest visible sequence number. It must load the
-//! tombstones after that number, or it could miss one that it must see. But what it loads may have
+//! tombstones after that number, or it could miss one that it must see. But the loaded set may have
 //! been merged for later readers only: [`LiveRanges::load`] returns the sequence number from which
-//! on it is exact, and a reader at an earlier one starts again with a newer number.
+//! on the set is exact, and a reader at an earlier one starts again with a newer number.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,10 +26,11 @@ pub(crate) struct LoadedRanges {
 /// Range tombstones that are read without a lock while others are added.
 #[derive(Debug, Default)]
 pub(crate) struct LiveRanges {
-    /// Approximate bytes of memory, 0 if there are none: all that most reads and writes look at.
+    /// Approximate bytes of memory, 0 if there are no tombstones: the only check in most reads and
+    /// writes.
     bytes: AtomicUsize,
     current: SwapOption<LoadedRanges>,
-    /// Held while one is added.
+    /// Held while a tombstone is added.
     adding: Mutex<()>,
 }
 
@@ -40,8 +41,8 @@ impl LiveRanges {
         self.memory_bytes() == 0
     }
 
-    /// The tombstones added so far. Those up to a sequence number that was visible before the call
-    /// are among them.
+    /// The tombstones added so far. They include all tombstones up to any sequence number that was
+    /// visible before the call.
     #[inline]
     pub(crate) fn load(&self) -> Option<Arc<LoadedRanges>> {
         if self.is_empty() { None } else { self.current.load_full() }

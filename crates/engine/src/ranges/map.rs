@@ -83,7 +83,7 @@ pub(crate) struct Span<'a> {
     pub(crate) to: Option<&'a [u8]>,
     /// The newest visible tombstone; 0 if there is none.
     pub(crate) covering: SeqNo,
-    /// What is older has expired; 0 if nothing has.
+    /// Older entries have expired; 0 if none have.
     pub(crate) expired: SeqNo,
 }
 
@@ -99,8 +99,8 @@ pub(crate) struct RangeMap {
     key_bytes: usize,
 }
 
-/// Most older tombstones in all fragments of a map: then bytes that nobody has written take no more
-/// memory than this.
+/// Most older tombstones in all fragments of a map: it bounds the memory for corrupt or malicious
+/// input.
 const MOST_OLDER: usize = 1 << 24;
 
 impl RangeMap {
@@ -210,7 +210,7 @@ impl RangeMap {
         self.fragments.len() + self.older
     }
 
-    /// Whether there may be more tombstones than it could take.
+    /// Whether some tombstones may have been left out, because the map is full.
     pub(crate) fn is_full(&self) -> bool {
         self.older >= MOST_OLDER
     }

@@ -21,7 +21,7 @@ const RATIO: usize = 2;
 pub(crate) struct RangeSet {
     /// Largest first.
     maps: Vec<Arc<RangeMap>>,
-    /// What has expired, whatever a reader's sequence number.
+    /// The expiry horizons, which apply whatever a reader's sequence number.
     horizons: Horizons,
 }
 
@@ -32,23 +32,23 @@ impl RangeSet {
         self.maps.is_empty() && self.horizons.are_none()
     }
 
-    /// What has expired.
+    /// The expiry horizons.
     #[inline]
     pub(crate) fn horizons(&self) -> &Horizons {
         &self.horizons
     }
 
-    /// Adds what has expired.
+    /// Raises the expiry horizons to these.
     pub(crate) fn expire(&mut self, horizons: &Horizons) {
         self.horizons.extend(horizons);
     }
 
-    /// Sets what has expired, which includes what the set knows.
+    /// Sets the expiry horizons, none of which is below that of the set.
     pub(crate) fn set_horizons(&mut self, horizons: &Horizons) {
         self.horizons = horizons.clone();
     }
 
-    /// This set and `tombstones`, without what no reader needs.
+    /// This set and `tombstones`, without those that no reader needs.
     #[must_use]
     pub(crate) fn with(&self, tombstones: Vec<RangeTombstone>, readers: &Readers) -> Self {
         let mut maps = self.maps.clone();
@@ -92,7 +92,7 @@ impl RangeSet {
     }
 
     /// If everything written up to `newest` between `smallest` and `largest` is deleted or expired,
-    /// the newest tombstone that it takes; 0 if it has expired.
+    /// the newest tombstone needed for that; 0 if all of it has expired.
     pub(crate) fn hides(&self, smallest: &[u8], largest: &[u8], newest: SeqNo) -> Option<SeqNo> {
         let mut last = 0;
         let mut spans = self.spans(smallest, largest);
@@ -127,7 +127,7 @@ impl RangeSet {
         self.maps.iter().map(|map| map.tombstone_count()).sum()
     }
 
-    /// Whether there may be more tombstones than it could take.
+    /// Whether some tombstones may have been left out, because a map is full.
     pub(crate) fn is_full(&self) -> bool {
         self.maps.iter().any(|map| map.is_full())
     }
@@ -167,7 +167,7 @@ impl RangeSet {
         None
     }
 
-    /// The tombstones that apply to `key`, and what has expired.
+    /// The tombstones that apply to `key`, and its expiry horizon.
     pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
         let HorizonSpan { from, to, seqno } = self.horizons.span(key);
         let all = Span { from, to, covering: 0, expired: seqno };

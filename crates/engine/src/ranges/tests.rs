@@ -64,7 +64,7 @@ fn sets_answer_as_a_list_does() {
     }
 }
 
-/// A queue that is cut off at its head again and again: each tombstone holds all earlier ones.
+/// A queue whose head is deleted repeatedly: each tombstone covers all earlier ones.
 #[test]
 fn nested_ranges_take_little_memory() {
     let mut set = RangeSet::default();
@@ -79,7 +79,7 @@ fn nested_ranges_take_little_memory() {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A store, and what is expected of it now and at each snapshot.
+/// A store, and its expected contents now and at each snapshot.
 struct Pair {
     options: Options,
     db: Db,
@@ -280,7 +280,8 @@ fn tables(db: &Db) -> usize {
     db.engine().version().tables().count()
 }
 
-/// Tables that lie inside a deleted range go without being read, and the tombstone with the last.
+/// Tables inside a deleted range are removed without being read, and the tombstone with the last of
+/// them.
 #[test]
 fn deleted_tables_are_removed_unread() {
     let db = filled(&Arc::default(), 10_000);
@@ -323,7 +324,7 @@ fn scans_do_not_read_what_is_deleted() {
     drop(held);
 }
 
-/// Without another write, the space of a deleted range comes back by itself.
+/// The space of a deleted range is freed without another write.
 #[test]
 fn a_store_at_rest_flushes_its_range_tombstones() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -337,7 +338,7 @@ fn a_store_at_rest_flushes_its_range_tombstones() {
     }
 }
 
-/// A queue: whatever was taken from its head is passed once, not by each later look at the head.
+/// A queue: entries deleted at its head are passed once, not by each later read of the head.
 #[test]
 fn the_head_of_a_queue_stays_near() {
     let db = filled(&Arc::default(), 10_000);
@@ -351,7 +352,7 @@ fn the_head_of_a_queue_stays_near() {
     }
     let per_step = passed() as f64 / 5_000.0;
     assert!(per_step < 10.0, "{per_step} entries are passed for each look");
-    // The other way round.
+    // The same in the other direction.
     for step in (5_000..15_000_u32).rev().take(5_000) {
         let (tail, _) = db.iter().next_back().unwrap().unwrap();
         assert_eq!(*tail, step.to_be_bytes());
@@ -363,7 +364,8 @@ fn the_head_of_a_queue_stays_near() {
     assert_eq!(db.iter().count(), 5_000);
 }
 
-/// A seek that begins anywhere in a gap makes the whole of it known, not just what it passed.
+/// A seek that begins anywhere in a gap makes the whole gap known, not just the part that it
+/// passed.
 #[test]
 fn a_gap_is_known_whole_after_a_seek_into_it() {
     for (forward, has_keyspace) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -388,12 +390,12 @@ fn a_gap_is_known_whole_after_a_seek_into_it() {
             let passed = passed_by_seek(key);
             assert!(passed < 20, "a later seek to {key} has passed {passed} entries");
         }
-        // What lies at either end is no part of it.
+        // The keys at either end are not part of the gap.
         assert_eq!((db.iter().count(), db.iter().rev().count()), (20, 20));
     }
 }
 
-/// Regression: every compaction forgot all gaps. It forgets those that it has left without
+/// Regression: every compaction forgot all gaps. It must only forget those that it has left without
 /// tombstones.
 #[test]
 fn a_compaction_keeps_gaps_in_which_there_are_tombstones() {
@@ -418,7 +420,7 @@ fn a_compaction_keeps_gaps_in_which_there_are_tombstones() {
     assert_eq!((db.iter().count(), db.iter().rev().count()), (28_020, 28_020));
 }
 
-/// What is written into a known gap is found, by any later reader and no earlier one.
+/// A write into a known gap is found by every later reader and no earlier one.
 #[test]
 fn a_gap_is_no_gap_for_what_is_written_in_it() {
     let db = filled(&Arc::default(), 3_000);
@@ -442,7 +444,8 @@ fn a_gap_is_no_gap_for_what_is_written_in_it() {
 }
 
 /// Regression: a scan that had pinned its view before a memtable was frozen read its sequence
-/// number later, and a gap learned meanwhile hid from it what a batch deleted, but not what it put.
+/// number later, and a gap found meanwhile hid from it the entries that a batch deleted, but not
+/// those that the batch put.
 #[test]
 fn a_gap_does_not_tear_a_batch_for_a_reader_of_an_older_view() {
     let db = filled(&Arc::default(), 100);
@@ -478,8 +481,8 @@ fn a_gap_does_not_tear_a_batch_for_a_reader_of_an_older_view() {
     assert_eq!((seen, seen_back), (100, 100));
 }
 
-/// Regression: loaded entries have one sequence number, and two of long keys that began alike were
-/// taken for one, so that a scan passed the first key after a deleted range unseen.
+/// Regression: loaded entries have one sequence number, and two entries of long keys with a common
+/// start were taken for one, so that a scan skipped the first key after a deleted range.
 #[test]
 fn a_deleted_range_of_loaded_keys_ends_at_the_next_key() {
     let vfs = Arc::new(MemoryVfs::default());
@@ -525,7 +528,7 @@ fn half_deleted_tables_are_rewritten() {
     assert_eq!((db.iter().count(), db.iter().rev().count()), (3_000, 3_000));
 }
 
-/// Parts of one tombstone may overlap, as the rest of a spent one and the one that the log holds.
+/// Parts of one tombstone may overlap, such as the rest of a spent one and the one in the log.
 #[test]
 fn parts_of_one_tombstone_cover_together() {
     let all = vec![tombstone(1, Some(9), 5), tombstone(1, Some(3), 5), tombstone(2, None, 5)];
@@ -535,7 +538,7 @@ fn parts_of_one_tombstone_cover_together() {
     }
 }
 
-/// A store that is emptied again and again keeps no tombstone that a newer one covers.
+/// A store that is emptied repeatedly keeps no tombstone that a newer one covers.
 #[test]
 fn covered_tombstones_go_with_each_flush() {
     let db = filled(&Arc::default(), 100);

@@ -1,7 +1,7 @@
-//! What was written since a moment: the reads behind conditions and transactions.
+//! The writes since a moment: the reads for conditions and transactions.
 //!
 //! 1. The newest version of a key in memory is found as by a get. Range tombstones count as
-//!    versions; expiry is no change.
+//!    versions; expiry does not count as a change.
 //! 2. The memtables hold everything written since a moment, unless the oldest of them was flushed
 //!    meanwhile. Only then are tables read, and of these only those with a newer entry.
 //!
@@ -25,12 +25,13 @@ pub(crate) enum Change<'a> {
     Value(&'a [u8]),
     /// It was deleted.
     Deleted,
-    /// An operand was merged into it, so its value is to be read.
+    /// An operand was merged into it, so its value must be read.
     Merged,
 }
 
 impl View {
-    /// What memory shows of `key` since `since`. Range tombstones are among those of `ranges`.
+    /// The change of `key` since `since`, according to the memtables. Range tombstones are taken
+    /// from `ranges`.
     pub(crate) fn change_of(
         &self,
         key: &[u8],
@@ -49,7 +50,7 @@ impl View {
         }
     }
 
-    /// The first key within `bounds` that memory shows to be written since `since`.
+    /// The first key within `bounds` that was written since `since`, according to the memtables.
     pub(crate) fn changed_in(
         &self,
         bounds: &Bounds,
@@ -69,7 +70,7 @@ impl View {
 }
 
 impl Engine {
-    /// A moment at which every later read sees all that was written before.
+    /// A moment such that every later read sees all writes before it.
     pub(crate) fn since_now(&self) -> Since {
         let view = self.view.load();
         view.since(self.snapshots.visible(), &self.snapshots)
@@ -93,7 +94,7 @@ impl Engine {
         outcome.map(|()| found.is_some_and(|found| found.seqno > since))
     }
 
-    /// The first key within `bounds` of which a table has a version newer than `since`.
+    /// The first key within `bounds` that has a version newer than `since` in a table.
     pub(crate) fn range_changed_in_tables(
         &self,
         view: &View,

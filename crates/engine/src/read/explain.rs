@@ -1,4 +1,4 @@
-//! What a lookup does, step by step.
+//! The steps of a lookup, one by one.
 //!
 //! The steps are those of a get, in its order (see `read/get.rs`), each timed by itself. They count
 //! in no statistics, so explaining changes no report. Blocks enter the cache as they do in a get.
@@ -15,7 +15,7 @@ use crate::keyspaces::Part;
 use crate::version::{Fence, logical_level};
 use crate::view::View;
 
-/// What a lookup of a key did: see [`Db::explain`](crate::Db::explain).
+/// The steps of a lookup of a key: see [`Db::explain`](crate::Db::explain).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -37,12 +37,12 @@ pub struct Explanation {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ExplainedStep {
-    /// Where it searched.
+    /// The place that was searched.
     pub place: ExplainedPlace,
     /// The verdict of the table's filter; `None` for a memtable, and for a table without a filter
     /// that could be queried.
     pub filter: Option<ExplainedFilter>,
-    /// What it found.
+    /// The result of this step.
     pub outcome: ExplainedOutcome,
     /// Data blocks and index leaves read from the file or its map.
     pub block_reads: u64,
@@ -56,7 +56,7 @@ pub struct ExplainedStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExplainedPlace {
-    /// A memtable: 0 is the active one, 1 the newest of those that wait for a flush.
+    /// A memtable: 0 is the active one, 1 the newest one that waits for a flush.
     Memtable(usize),
     /// A table.
     Table {
@@ -77,11 +77,11 @@ pub struct ExplainedFilter {
     pub is_of_prefixes: bool,
     /// Whether the table may hold the key. If not, it is not searched.
     pub maybe: bool,
-    /// The part of absent keys that pass it, from 0 to 1, by theory.
+    /// The fraction of absent keys that pass the filter, from 0 to 1, according to theory.
     pub expected: f64,
 }
 
-/// What a lookup has found in one place.
+/// The result of a search in one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExplainedOutcome {
@@ -121,7 +121,7 @@ struct Explaining<'a> {
 }
 
 impl Engine {
-    /// Looks up `key` of this part now, and tells what that took.
+    /// Looks up `key` of this part now, and reports what that took.
     pub(crate) fn explain_in(&self, part: Part<'_>, key: &[u8]) -> Result<Explanation> {
         self.access.check_open()?;
         self.mapped(part, None, |space| self.explain(&space.key(key)))
@@ -239,7 +239,7 @@ impl Explaining<'_> {
         Ok(self.add(step, found))
     }
 
-    /// Adds what was found in one place, newest first. Returns whether the lookup ends there.
+    /// Adds the versions found in one place, newest first. Returns whether the lookup ends there.
     fn add(&mut self, mut step: ExplainedStep, found: Vec<Found>) -> bool {
         let mut is_last = false;
         for version in found {

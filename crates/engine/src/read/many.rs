@@ -3,9 +3,9 @@
 //!
 //! 1. Keys that the memtables answer are finished. The others are hashed and sorted once; they stay
 //!    in order, so the keys of a table are one *span* of them.
-//! 2. Each level in turn, newest first, gives its tables with their spans: a run of level 0 all
-//!    keys in its range, a table of a deeper level its share. They are taken a few at a time, and
-//!    cache lines of their filters are prefetched.
+//! 2. Each level in turn, newest first, yields its tables with their spans: for a run of level 0,
+//!    all keys in its range; for a table of a deeper level, its share. Tables are taken a few at a
+//!    time, and cache lines of their filters are prefetched.
 //! 3. Each filter is probed for its whole span. The keys that pass are searched for in the table's
 //!    blocks; those of several tables of one sorted run are searched together, so that their reads
 //!    overlap. Keys that a run decides are left out from then on.
@@ -42,7 +42,7 @@ const DECIDED: usize = usize::MAX;
 /// The keys still searched for, and what was found.
 struct MultiGet<'a> {
     seqno: SeqNo,
-    /// If there are range tombstones, or entries expire.
+    /// Set if there are range tombstones, or entries expire.
     moment: Option<&'a ReadMoment<'a>>,
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
@@ -65,13 +65,13 @@ struct Scratch<'a> {
     /// The answers of a table's filter for its span.
     answers: Answers,
     requests: Vec<Request<'a>>,
-    /// What is known of each request.
+    /// The state of each request.
     requested: Vec<Requested>,
 }
 
 /// A key that a table is searched for.
 struct Requested {
-    /// Its index among the pending keys.
+    /// Index of the key among the pending keys.
     at: usize,
     /// The filter's verdict.
     verdict: Verdict,
@@ -154,7 +154,7 @@ impl Engine {
         Ok(batch.found)
     }
 
-    /// The value of a key whose newest version is an operand, unless that is deleted.
+    /// The value of a key whose newest version is an operand, unless that operand is deleted.
     #[cold]
     #[inline(never)]
     fn unless_deleted(
@@ -206,8 +206,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Prefetches the first filter cache line of each of `keys`, but of at most `ahead`: for that
-    /// many the filter prefetches by itself. Opens no table, because it may not be needed.
+    /// Prefetches the first filter cache line of each of `keys`, but of at most `ahead`. A filter
+    /// prefetches by itself for a span of [`LINES_AHEAD`] keys or more. Opens no table, because it
+    /// may not be needed.
     #[inline]
     fn prepare<'t>(
         &self,
@@ -353,7 +354,7 @@ impl Engine {
 
 /// A table that is searched for keys of a batch.
 struct TableOfRun<'a> {
-    /// Its index in the run.
+    /// Index of the table in the run.
     number: usize,
     table: &'a Reader,
     level: usize,

@@ -2,11 +2,12 @@
 //!
 //! 1. The sources are searched newest first, as by a get: the memtables, the runs of level 0, one
 //!    table of each deeper level. Each gives all its versions of the key, newest first, until one
-//!    ends the search: a value, a tombstone, or what a range tombstone deletes or has expired.
-//! 2. The merge operator computes the value from what was found, oldest operand first.
+//!    ends the search: a value, a tombstone, or a version that a range tombstone deletes or that
+//!    has expired.
+//! 2. The merge operator computes the value from these versions, oldest operand first.
 //!
-//! Lookups and scans come here only when they have found an operand, so all others pay nothing.
-//! Filters are queried, and counted, as by a get.
+//! Only lookups and scans that have found an operand get here, so the others pay nothing. Filters
+//! are queried, and counted, as by a get.
 
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ use crate::space::{Space, id_of, user_key};
 use crate::version::Fence;
 use crate::view::View;
 
-/// Versions of a key in one memtable that are looked up one by one. A cursor finds the others,
-/// which first has to sort what was written since the last scan.
+/// Versions of a key in one memtable that are looked up one by one. A cursor finds the others; it
+/// first has to sort the entries written since the last scan.
 const LOOKUPS: usize = 16;
 
-/// What was found of a key so far.
+/// The versions of a key found so far.
 struct FoundVersions {
-    /// Its versions before this are deleted or have expired.
+    /// Versions before this sequence number are deleted or have expired.
     covering: SeqNo,
     /// Newest first.
     operands: Vec<Slice>,
@@ -75,7 +76,7 @@ impl FoundVersions {
     }
 }
 
-/// The key that a user knows, in a store that keeps the default keyspace in this way.
+/// The user key of a physical key, in a store that keeps the default keyspace in this way.
 fn key_known(default: Space, physical: &[u8]) -> &[u8] {
     if default == Space::Plain { physical } else { user_key(physical) }
 }
@@ -131,8 +132,8 @@ impl Engine {
         Err(Error::Merge(Box::new(MergeFailure { keyspace, ..failure })))
     }
 
-    /// The value of `key` as of `seqno`, of which `view` has an operand as the newest version.
-    /// Versions before `covering` are deleted or have expired, the newest perhaps among them.
+    /// The value, as of `seqno`, of a `key` whose newest version in `view` is an operand. Versions
+    /// before `covering` are deleted or have expired, perhaps including the newest.
     #[cold]
     #[inline(never)]
     pub(crate) fn merged_value(

@@ -86,14 +86,15 @@ impl Engine {
         loop {
             let space = part.space_at(keyspaces, SeqNo::MAX)?;
             let outcome = read(space);
-            // The keyspace may have been dropped meanwhile, or the default one mapped: once.
+            // The keyspace may have been dropped meanwhile, or the default one mapped, which
+            // happens once.
             if part.space_at(keyspaces, SeqNo::MAX)? == space {
                 return outcome;
             }
         }
     }
 
-    /// The physical keys of those of this part within `bounds`, now.
+    /// The physical bounds of the keys of this part within `bounds`, now.
     pub(crate) fn bounds_in(&self, part: Part<'_>, bounds: Bounds) -> Result<Bounds> {
         let space = part.space_at(&self.options.keyspaces, SeqNo::MAX)?;
         Ok(space.bounds(bounds))

@@ -59,7 +59,7 @@ impl Handle {
         }
     }
 
-    /// A cursor within `bounds` over what another cursor reads from.
+    /// A cursor within `bounds` over the sources of another cursor.
     pub(crate) fn cursor_over(
         self: &Arc<Self>,
         view: Arc<View>,
@@ -71,7 +71,7 @@ impl Handle {
         Pinned { view, seqno, ranges, store }.into_cursor(&SharedBounds::new(bounds))
     }
 
-    /// What a scan of this part reads from, and how its keys are stored as of then.
+    /// The sources of a scan of this part, and how its keys are stored at that moment.
     #[inline]
     fn pin_in(self: &Arc<Self>, part: Part<'_>, at: Option<ReadAt<'_>>) -> Result<(Pinned, Space)> {
         let keyspaces = &self.engine.options.keyspaces;
@@ -80,7 +80,8 @@ impl Handle {
             let before = if may_change { keyspaces.default_now() } else { Space::Plain };
             let pinned = self.pin(at)?;
             let space = part.space_at(keyspaces, pinned.seqno)?;
-            // Otherwise the view may be older than the mapping of the default keyspace: once.
+            // Otherwise the view may be older than the mapping of the default keyspace, which
+            // happens once.
             if !may_change || keyspaces.default_now() == before {
                 return Ok((pinned, space));
             }
@@ -103,7 +104,7 @@ impl Handle {
     }
 }
 
-/// What a scan reads from and keeps open.
+/// The sources of a scan, which it keeps open.
 #[derive(Clone)]
 struct Pinned {
     view: Arc<View>,

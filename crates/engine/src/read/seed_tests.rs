@@ -44,7 +44,7 @@ fn seeds_of_tables(db: &Db) -> Vec<HashSeed> {
     readers.map(|table| table.hash_seed()).collect()
 }
 
-/// A version without seeds can go on reading it.
+/// A version without seeds can still read it.
 #[test]
 fn a_store_without_a_seed_stays_without() {
     let vfs = MemoryVfs::new();

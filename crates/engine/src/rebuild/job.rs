@@ -42,7 +42,7 @@ enum RebuildOutcome {
     Dropped,
     Rebuilt(SidecarSummary),
     Skipped(String),
-    /// It gets no filters, for this reason.
+    /// The table gets no filters, for this reason.
     LeftOut(String),
 }
 
@@ -208,7 +208,7 @@ impl Engine {
     ) -> std::result::Result<SidecarSummary, Stop> {
         let number = self.files.new_file_number();
         let path = sidecar_path(&self.files.dir, number);
-        // It reads for long: the current filters may have to be evicted meanwhile.
+        // Reading the table takes long, and the current filters may have to be evicted meanwhile.
         let reader = self.files.tables.reader(&job.table)?.without_filters();
         let file = self.files.tables.with_handles(|| self.files.vfs.create(&path));
         let file =
@@ -262,7 +262,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Classifies `error`, met while writing `path`: a failed write poisons the store.
+    /// Classifies `error`, which occurred while writing `path`: a failed write poisons the store.
     fn judge_write(&self, error: Error, path: &Path) -> Error {
         match &error {
             Error::Io { file, .. } if file == path && !error.is_shortage() => self.poison(error),

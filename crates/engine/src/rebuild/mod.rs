@@ -3,11 +3,11 @@
 //! 1. A table needs a rebuild if the filters that answer for it are not what the current policy
 //!    would build for its level now, or are corrupt ([`Engine::rebuild_of`]). [`choose_filters`]
 //!    decides what would be built, as for new tables.
-//! 2. If the table's own filters are what is wanted, its sidecar is dropped; otherwise one is
+//! 2. If the table's own filters are the wanted ones, its sidecar is dropped; otherwise one is
 //!    written ([`job`]), and a manifest edit names it.
 //! 3. A request is a queue of tables ([`rebuild_queue`](crate::rebuild_queue)). Background threads
-//!    take one at a time when there is no other work. A table being rebuilt is kept from
-//!    compactions, and the other way round.
+//!    take one at a time when there is no other work. Compactions do not take a table being
+//!    rebuilt, nor the other way round.
 //!
 //! Invariants: a table's data is never written. After any failure, the old filters still answer.
 //! Called by `Db::rebuild_filters` and `Db::filter_rebuild_plan`.
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     /// The numbers of the tables that need a rebuild, and of those that cannot be opened: such a
-    /// table's error is reported when its turn comes, and does not keep others from theirs.
+    /// table's error is reported when its turn comes, and does not prevent the turns of others.
     fn tables_to_rebuild(&self, options: &RebuildOptions) -> VecDeque<u64> {
         let version = self.version();
         let planned = self.planned_by_budget(&version, |level, table| options.wants(level, table));
@@ -326,8 +326,8 @@ impl Engine {
     }
 }
 
-/// The budget's choice is never exactly the same twice: a stored whole-key filter close to `spec`
-/// is as good.
+/// The budget's choice is never exactly the same twice, so a stored whole-key filter close to
+/// `spec` is good enough.
 fn as_it_is(spec: FilterSpec, filters: &Filters) -> FilterSpec {
     let stored = filters.stored_parts().find(|part| part.role == FilterRole::Keys);
     let stored = stored.and_then(|part| part.spec.parse::<FilterSpec>().ok());
@@ -359,7 +359,8 @@ fn is_like(wanted: &FilterPlan, user: Option<&UserFilterBuild>, filters: &Filter
     let Some((policy, _)) = user else { return wanted.would_build(filters.stored_parts()) };
     let is_users = |part: &&FilterPart| !part.policy.is_empty();
     let mut of_users = filters.stored_parts().filter(is_users);
-    // What a policy would build from the keys now is unknown, so what it has built stays.
+    // It is unknown what a policy would build from the keys now, so the filter that it has built
+    // stays.
     let is_its = of_users.next().is_some_and(|part| part.policy == policy.name());
     is_its && wanted.would_build(filters.stored_parts().filter(|part| !is_users(part)))
 }

@@ -145,7 +145,7 @@ fn a_compaction_ends_a_sidecar_with_its_table_and_a_move_keeps_it() {
     db.wait_idle().unwrap();
     assert_eq!(names(&vfs, ".flt"), [""; 0], "all were merged");
     check(&db);
-    // A table that is moved down keeps its own.
+    // A table that is moved down keeps its own filters.
     db.put("zzz", "last").unwrap();
     db.flush().unwrap();
     rebuild(&db, "standard:9");
@@ -200,8 +200,8 @@ fn a_running_iterator_keeps_the_files() {
     assert_eq!(names(&vfs, ".sst").len() as u64, tables(&db));
 }
 
-/// Missing, empty, or of another table: the table's own filter answers, and the loss is reported
-/// and repaired.
+/// If the sidecar is missing, empty, or of another table, the table's own filter answers, and the
+/// loss is reported and repaired.
 #[test]
 fn a_sidecar_that_is_lost_costs_nothing_but_reads() {
     let vfs = in_memory();
@@ -351,7 +351,7 @@ fn rebuilds_beside_compactions() {
     db.wait_idle().unwrap();
     check(&db);
     db.verify().unwrap();
-    // Closed in the middle of one.
+    // The store is closed in the middle of a rebuild.
     let other = db.clone();
     std::thread::scope(|scope| {
         scope.spawn(|| {

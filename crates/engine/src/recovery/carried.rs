@@ -16,7 +16,7 @@ use crate::options::Options;
 
 /// Most bytes of batches carried over: each open rewrites them.
 const MOST_BYTES: u64 = 256 << 10;
-/// They are at most this fraction of a memtable's bytes: 1/4.
+/// The carried bytes are at most this fraction of a memtable: 1/4.
 const MEMTABLE_PART: u64 = 4;
 
 /// The batches replayed so far, unless they are too large.

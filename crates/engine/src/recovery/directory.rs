@@ -22,7 +22,7 @@ use crate::version::Version;
 /// everything else.
 pub(super) fn check_current_tmp(dir: &Path, listing: &[DirEntry]) -> Result<()> {
     match listing.iter().find(|entry| entry.name == CURRENT_TMP) {
-        // Anything but a directory is replaced.
+        // Anything except a directory is replaced.
         Some(entry) if entry.is_dir => {
             let what = "it is a directory, and nothing of the store is in it: remove it";
             let source = io::Error::new(io::ErrorKind::IsADirectory, what);
@@ -87,12 +87,12 @@ pub(super) fn prepare_dir(
     }
 }
 
-/// Makes the directory of a new store durable, whoever created it: otherwise a process that is
-/// killed right after creating it leaves a store that a power cut may remove with all of its
-/// contents.
+/// Makes the directory of a new store durable, even if another process created it: otherwise a
+/// process that is killed right after creating it leaves a store that a power cut may remove with
+/// all of its contents.
 ///
-/// If we have no permission to read the parent directory, whoever created ours must have synced it.
-/// Directories further up are synced if possible.
+/// If this process may not read the parent directory, the creator of the store's directory must
+/// have synced the parent. Directories further up are synced if possible.
 pub(super) fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
     match vfs.sync_dir(above) {
@@ -141,7 +141,7 @@ fn may_become_store(
     if options.opening.read_only || !options.opening.create_if_missing {
         return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
     }
-    // It may have survived the loss of CURRENT.
+    // The options file may have survived the loss of `CURRENT`.
     let is_options =
         |entry: &DirEntry| entry.name == OPTIONS && options_file::read(vfs, dir, listing).is_ok();
     let foreign = listing.iter().find(|entry| {

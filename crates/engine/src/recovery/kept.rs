@@ -13,8 +13,8 @@
 //! The flush of that memtable makes all these logs obsolete at once. Until then each open replays
 //! them, and flushes them to tables if it finds space.
 //!
-//! Not done with salvage, which ends a log at the first corruption, nor without a new log to
-//! continue in.
+//! Logs are not kept with salvage, which ends a log at the first corruption, nor without a new log
+//! to continue in.
 
 use std::io;
 use std::sync::Arc;

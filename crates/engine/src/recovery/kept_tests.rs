@@ -64,7 +64,8 @@ fn holds_from(db: &Db, first: u32) {
     assert_eq!(db.get(key(KEYS - 1)).unwrap().unwrap(), [7; 1000][..]);
 }
 
-/// Opening a store to delete data used to fail for lack of the space that deleting was to free.
+/// Regression: opening a store to delete data failed for lack of the space that the deletion would
+/// have freed.
 #[test]
 fn a_store_opens_without_room_for_its_log() {
     let disk = killed();

@@ -56,7 +56,7 @@ impl Engine {
                     number >= active.log_number || active.earlier_logs.contains(&number)
                 }
                 Some(Numbered::Manifest(number)) => Some(number) == manifest,
-                // The archive removes its own.
+                // The archive removes its own files.
                 Some(Numbered::ArchivedLog(_)) => true,
                 Some(Numbered::Spare(_)) => false,
                 Some(Numbered::FilterSidecar(number)) => {

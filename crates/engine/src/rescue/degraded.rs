@@ -1,6 +1,6 @@
-//! Degraded opens: a read-only open that fails for no corruption except the lack of any manifest,
-//! and never answers from data that corruption may have made stale. (Obstacles before any file of
-//! the store is read, such as a held lock or an interrupted repair, fail it like any open.)
+//! Degraded opens: a read-only open that fails because of corruption only if there is no readable
+//! manifest, and never answers from data that corruption may have made stale. (Obstacles before any
+//! file of the store is read, such as a held lock or an interrupted repair, fail it like any open.)
 //!
 //! 1. The manifest is chosen as a repair chooses it ([`manifest`](super::manifest)). Without any,
 //!    the store cannot be opened and must be repaired.

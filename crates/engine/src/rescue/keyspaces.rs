@@ -6,22 +6,22 @@
 //! 1. The catalog's first entry counts if the manifest has its salt. If a manifest is missing or
 //!    may not be the last one, the entry itself is evidence enough.
 //! 2. If the manifest has a salt, and the entry is missing though nothing is lost, there is no
-//!    catalog yet: keys are stored plain. If something is lost, the entry may be, too: it is made
-//!    anew.
+//!    catalog yet: keys are stored plain. If something is lost, the entry may be lost, too: a new
+//!    one is written.
 //! 3. A keyspace without its entry in the catalog gets one, with a name made of its number. If it
 //!    has merge operands, and keyspaces may have operators of their own, it also gets the name of
-//!    an operator: that of the store may be another one.
+//!    an operator, because the operands may not be those of the store's operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::keyspaces::{CatalogHeader, KeyspaceOptions, KeyspaceRecord};
 use crate::space::{CATALOG_ID, Space, id_of};
 
-/// The name of the merge operator of a keyspace whose own one is not known. One of this name, in
-/// place of the lost one, reads its operands.
+/// The name of the merge operator of a keyspace whose own operator is unknown. An operator of this
+/// name can then read its operands.
 const UNKNOWN_OPERATOR: &str = "unknown";
 
-/// What is known of the keyspaces among the entries that were copied.
+/// The known keyspaces of the entries that were copied.
 #[derive(Debug, Default)]
 pub(crate) struct KeyspacesLeft {
     header: Option<CatalogHeader>,
@@ -35,12 +35,12 @@ pub(crate) struct KeyspacesLeft {
     with_operators: BTreeSet<u32>,
 }
 
-/// What is known of the old store otherwise.
+/// Other evidence about the catalog from the old store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CatalogEvidence {
     /// The salt in the manifest.
     pub(crate) salt: Option<u64>,
-    /// Whether that may not be the last one.
+    /// Whether the manifest may not be the last one.
     pub(crate) is_doubtful: bool,
     /// Whether entries are lost.
     pub(crate) is_incomplete: bool,
@@ -50,19 +50,19 @@ pub(crate) struct CatalogEvidence {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CatalogLeft {
     pub(crate) salt: u64,
-    /// Entries of it that are missing or differ: physical keys and values.
+    /// Its entries that are missing or differ: physical keys and values.
     pub(crate) entries: Vec<(Vec<u8>, String)>,
     /// Whether keyspaces have merge operators of their own.
     pub(crate) has_operators: bool,
 }
 
 impl KeyspacesLeft {
-    /// Nothing yet.
+    /// Nothing is known yet.
     pub(crate) fn new(may_have_operators: bool) -> Self {
         Self { may_have_operators, ..Self::default() }
     }
 
-    /// Notes an entry that was copied.
+    /// Records an entry that was copied.
     pub(crate) fn note(&mut self, physical: &[u8], value: &[u8]) {
         let Some(id) = id_of(physical) else { return };
         if id > CATALOG_ID {
@@ -83,8 +83,8 @@ impl KeyspacesLeft {
         }
     }
 
-    /// Notes merge operands that were copied, after the catalog. Returns whether they are those of
-    /// an operator that their keyspace has of its own, or may be.
+    /// Records merge operands that were copied, after the catalog. Returns whether they belong, or
+    /// may belong, to an operator of their keyspace's own.
     pub(crate) fn note_operands(&mut self, physical: &[u8]) -> bool {
         let Some(id) = id_of(physical).filter(|id| *id > CATALOG_ID) else { return false };
         self.filled.insert(id);

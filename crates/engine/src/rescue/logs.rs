@@ -32,7 +32,7 @@ pub(crate) struct LoggedOperations {
     pub(crate) ranges: Vec<RangeTombstone>,
     /// Time marks, with their sequence numbers.
     pub(crate) marks: Vec<(SeqNo, u64)>,
-    /// The last sequence number of what an open would replay.
+    /// The last sequence number that an open would replay.
     pub(crate) last_seqno: SeqNo,
 }
 

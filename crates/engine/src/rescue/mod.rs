@@ -3,11 +3,11 @@
 //!
 //! * [`manifest`]: the choice of a manifest when `CURRENT`, or the one it names, is corrupt.
 //! * [`table`]: all corruption of one table, with the affected keys.
-//! * [`keyspaces`]: the catalog of keyspaces, or what is left of it.
+//! * [`keyspaces`]: the catalog of keyspaces, or its remains.
 //! * [`logs`]: the usable contents of the logs, and the records after corruption.
 //! * [`degraded`]: an open that tolerates corruption.
 //! * [`doubt`]: the keys whose newest version may be lost.
-//! * [`newest`]: what is left of each key.
+//! * [`newest`]: the newest remaining state of each key.
 //! * [`sources`]: one ordered iteration over everything that is left.
 //! * [`watched`]: prevents shortages of the process from being taken for lost files.
 //!

@@ -1,5 +1,5 @@
-//! The newest remaining state of each key: its newest version, or merge operands with what is below
-//! them.
+//! The newest remaining state of each key: its newest version, or merge operands with the version
+//! below them.
 
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 
@@ -7,7 +7,7 @@ use super::sources::Everything;
 use crate::error::Result;
 use crate::ranges::RangeSet;
 
-/// What is left of a key.
+/// The newest remaining state of a key.
 #[derive(Debug, Default)]
 pub(crate) struct NewestState {
     pub(crate) key: Vec<u8>,
@@ -31,7 +31,7 @@ impl NewestState {
         (self.key.len() + value + self.operands.iter().map(Vec::len).sum::<usize>()) as u64
     }
 
-    /// That of the next key, without what `deleted` deletes.
+    /// The newest state of the next key, without versions that `deleted` deletes.
     pub(crate) fn next(everything: &mut Everything, deleted: &RangeSet) -> Result<Option<Self>> {
         let Some(first) = everything.entry()? else { return Ok(None) };
         let covering = deleted.covering(first.key, MAX_SEQNO);

@@ -221,7 +221,7 @@ pub(crate) fn dissect_blocks(
         Ok(blocks) => blocks,
         Err(error) => {
             let error = Error::from(error);
-            // A read would return the first error; without a footer, both errors say so. But
+            // A read would return the first error; without a footer, both errors report that. But
             // corruption of a filter must not be reported as the loss of everything.
             let noted = first.filter(|_| matches!(error, Error::Corruption(_)));
             let damage = Damage::of(noted.unwrap_or(&error), path, Remedy::RestoreOrRepair);

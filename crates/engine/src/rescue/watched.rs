@@ -1,7 +1,7 @@
 //! A file system that records shortages of resources.
 //!
-//! When a corrupt store is examined, a file that cannot be opened or read is taken for lost, and
-//! the work goes on. However, a lack of file handles or memory says nothing about the file, which
+//! When a corrupt store is examined, a file that cannot be opened or read counts as lost, and the
+//! work continues. However, a lack of file handles or memory is no evidence about the file, which
 //! would be readable a moment later. Therefore each such error is recorded, even if the caller
 //! ignores it, and fails the whole operation. Used by [`repair`](crate::repair) and `verify`.
 

@@ -56,7 +56,7 @@ pub struct PrefixStats {
     /// Tables skipped because of those answers.
     #[cfg_attr(feature = "serde", serde(rename = "prefix_useful"))]
     pub useful: u64,
-    /// Tables whose prefix filter could not be probed, because another extractor made it.
+    /// Tables whose prefix filter could not be probed, because it was built with another extractor.
     #[cfg_attr(feature = "serde", serde(rename = "prefix_unused"))]
     pub unused: u64,
     /// How the prefix extractor violated its contract, if a violation was detected. It is then no
@@ -107,7 +107,7 @@ pub struct CompactionStats {
     /// Compactions that merged tables.
     #[cfg_attr(feature = "serde", serde(rename = "compactions"))]
     pub count: u64,
-    /// Those in which more than one background thread took part.
+    /// Compactions in which more than one background thread took part.
     #[cfg_attr(feature = "serde", serde(rename = "shared_compactions"))]
     pub shared: u64,
     /// Compactions that only moved a table to a deeper level.
@@ -191,13 +191,13 @@ pub struct BackgroundStats {
     pub spare_file_bytes: u64,
     /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
-    /// Range tombstones in the manifest, which has those of flushed memtables until they have
-    /// nothing left to delete. Overlapping ones are counted as cut where others begin or end.
+    /// Range tombstones in the manifest: those of flushed memtables, until they have nothing left
+    /// to delete. Overlapping ones are cut where others begin or end, and each part counts.
     pub range_tombstones: u64,
-    /// Estimated bytes of the entries in tables that they delete, and of those that have expired
-    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). A table of which at least
-    /// half is deleted is rewritten when there is no other work, once no snapshot sees these
-    /// entries.
+    /// Estimated bytes of the entries in tables that range tombstones delete, and of those that
+    /// have expired ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). A table of which
+    /// at least half is deleted is rewritten when there is no other work, once no snapshot sees
+    /// these entries.
     pub deleted_bytes: u64,
     /// The first sequence number that has not expired; 0 if nothing has.
     pub expiry_horizon: u64,
@@ -227,7 +227,7 @@ pub struct ArchiveStats {
     /// Their bytes.
     #[cfg_attr(feature = "serde", serde(rename = "archived_log_bytes"))]
     pub bytes: u64,
-    /// Those removed since the store was opened, as newer ones took their place.
+    /// Archived logs removed since the store was opened, as newer ones replaced them.
     #[cfg_attr(feature = "serde", serde(rename = "archived_logs_removed"))]
     pub removed: u64,
     /// Logs that could not be archived since the store was opened: a feed that has not read them

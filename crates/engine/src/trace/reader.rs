@@ -1,4 +1,4 @@
-//! Reads a trace, trusting nothing before its checksum.
+//! Reads a trace; nothing is used before its checksum is verified.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -46,8 +46,8 @@ impl<R: Read> TraceReader<R> {
     /// Opens a trace, called `name` in errors. A block takes three reads: pass a buffered `input`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if it is no trace or its beginning is corrupt; [`Error::Unsupported`]
-    /// if a newer version wrote it; [`Error::Io`] from `input`.
+    /// [`Error::Corruption`] if it is not a trace or its beginning is corrupt;
+    /// [`Error::Unsupported`] if a newer version wrote it; [`Error::Io`] from `input`.
     pub fn new(input: R, name: impl Into<PathBuf>) -> Result<Self> {
         let mut frames = FrameReader::begin(input, name.into(), FORM)?;
         let (head, at) = frames.head()?;
@@ -104,7 +104,7 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// Whether the error that ended the trace was a premature end, as after its writer was killed:
-    /// then all that it wrote except its last block was yielded.
+    /// then everything that it wrote, except its last block, was yielded.
     pub fn is_cut_off(&self) -> bool {
         self.frames.is_cut_off()
     }

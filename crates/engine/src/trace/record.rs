@@ -4,7 +4,7 @@
 //!    of a flag.
 //! 2. A sampled lookup is added to the writer under its lock. The thread that fills a block writes
 //!    it while others wait, so there is one block in memory.
-//! 3. The first error of the trace's file ends the recording. Lookups go on, and
+//! 3. The first error of the trace's file ends the recording. Lookups continue, and
 //!    [`LookupTrace::finish`](crate::LookupTrace::finish) returns the error.
 //!
 //! The lock is a leaf: nothing else is taken while it is held. The file is written through the

@@ -1,8 +1,8 @@
 //! Sampling of lookups: one of N, each drawn independently.
 //!
 //! A thread draws the number of lookups to skip until the next, from the geometric distribution of
-//! independent draws, and then only counts down: a skipped lookup writes nothing that another
-//! thread sees.
+//! independent draws, and then only counts down: a skipped lookup writes no memory that is shared
+//! with other threads.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;

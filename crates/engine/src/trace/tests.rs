@@ -264,7 +264,7 @@ fn a_claimed_size_takes_no_memory() {
     }
 }
 
-/// `TROMMEL_REFREEZE=1` rewrites the file, which is right only before the first release.
+/// `TROMMEL_REFREEZE=1` rewrites the file, which is allowed only before the first release.
 #[test]
 fn a_trace_of_the_first_version_is_read_and_written_as_ever() {
     let bytes = written(&small());
@@ -321,7 +321,7 @@ fn every_way_to_look_up_is_recorded_with_its_end() {
     db.put("deep", "1").unwrap();
     db.put("gone", "1").unwrap();
     db.compact_all().unwrap();
-    // Or the tombstone would be compacted down to what it deletes.
+    // Otherwise the tombstone would be compacted down to the entry that it deletes.
     db.set_options(|o| o.compaction(|c| c.auto_compaction(false))).unwrap();
     db.delete("gone").unwrap();
     db.flush().unwrap();

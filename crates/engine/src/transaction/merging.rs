@@ -55,8 +55,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The value of a key that it has merged operands into. If they are merged into the value of
-    /// the store, that is read.
+    /// The value of a key that the transaction has merged operands into. If they apply to the
+    /// store's value, that value is read.
     pub(super) fn read_merged(
         &self,
         mut state: MutexGuard<'_, TransactionState>,
@@ -76,7 +76,7 @@ impl Transaction {
         self.merged(key, stored.as_deref(), &operands)
     }
 
-    /// What the merge operator makes of a value and operands, oldest first.
+    /// The result of the merge operator for a value and operands, oldest first.
     pub(super) fn merged(
         &self,
         key: &[u8],
@@ -85,7 +85,7 @@ impl Transaction {
     ) -> Result<Option<Slice>> {
         let operands: Vec<&[u8]> = operands.iter().map(Vec::as_slice).collect();
         let engine = &self.store().engine;
-        // They may be of a keyspace that is younger than the snapshot.
+        // The operands may be of a keyspace that is newer than the snapshot.
         let default = engine.options.keyspaces.default_of_tables();
         let merged = engine.apply_operands_in(default, key, existing, &operands)?;
         Ok(merged.map(Slice::from))

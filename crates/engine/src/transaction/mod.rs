@@ -1,15 +1,15 @@
-//! Optimistic transactions: many reads and writes as one, serializable.
+//! Optimistic transactions: many reads and writes as one serializable operation.
 //!
 //! 1. A transaction reads from a snapshot, with its own writes, which nothing else sees, on top. It
 //!    notes which keys and ranges it has read (module `reads`).
 //! 2. Its commit is a batch with the condition that none of them was written since the snapshot
-//!    (module `write::conditional`). So all that it has read is still so at its place in the order
-//!    of commits: it might as well have run there, in one go.
+//!    (module `write::conditional`). So everything that it has read still holds at its position in
+//!    the order of commits, as if it had run there at once.
 //! 3. A transaction that has written nothing needs no check: it ran at the moment of its snapshot.
 //!
 //! Invariants: nothing is visible or logged before the commit, and nothing is locked. The snapshot
-//! is held until the commit has been decided, so that compactions leave a trace of each change
-//! since.
+//! is held until the commit has been decided, so that compactions leave a trace of each later
+//! change.
 
 mod merging;
 mod range;
@@ -46,15 +46,15 @@ const ATTEMPTS: usize = 1000;
 /// Reads and writes that take effect together, as if nothing else had run meanwhile, or not at all.
 ///
 /// Reads see the store as of [`Db::begin`](crate::Db::begin), and the transaction's own writes.
-/// Nothing else sees these before [`Transaction::commit`], which fails with
+/// Nothing else sees those writes before [`Transaction::commit`], which fails with
 /// [`Error::Conflict`](crate::Error::Conflict) if another write has changed any key or range that
-/// the transaction has read: keys that were missing, and ranges that were empty, included. It
-/// writes nothing then. Writes alone never conflict. Dropping a transaction rolls it back.
+/// the transaction has read, including keys that were missing and ranges that were empty. Nothing
+/// is written then. Writes alone never conflict. Dropping a transaction rolls it back.
 ///
 /// It locks nothing, and never waits for another transaction. Like a [`Snapshot`], it keeps the
-/// store open, and what it can read on disk. Its writes and the keys that it has read are in memory
-/// until it ends; beyond 4 MiB of keys that were read, neighbouring ones are merged to ranges, and
-/// a write between them is a conflict.
+/// store open, and the data that it can read on disk. Its writes and the keys that it has read are
+/// in memory until it ends; beyond 4 MiB of keys that were read, adjacent keys are merged into
+/// ranges, and a write between them then counts as a conflict.
 ///
 /// [`Db::transaction`](crate::Db::transaction) begins, commits and retries by itself.
 ///
@@ -80,7 +80,7 @@ pub struct Transaction {
     state: Mutex<TransactionState>,
 }
 
-/// What it has done so far.
+/// The reads and writes of a transaction so far.
 #[derive(Debug, Default)]
 struct TransactionState {
     reads: TrackedReads,
@@ -89,8 +89,8 @@ struct TransactionState {
     is_for_update: bool,
     /// The named keyspaces that it has written to.
     keyspaces: Vec<Arc<KeyspaceState>>,
-    /// Whether any of it would be on other physical keys if the default keyspace were stored
-    /// differently.
+    /// Whether any of its reads and writes would be on other physical keys if the default keyspace
+    /// were stored differently.
     depends_on_store: bool,
 }
 
@@ -104,7 +104,6 @@ impl Transaction {
         Self { snapshot, default, since, state: Mutex::default() }
     }
 
-    /// The store.
     pub(crate) fn store(&self) -> &Arc<Handle> {
         self.snapshot.store()
     }
@@ -134,8 +133,8 @@ impl Transaction {
         }
     }
 
-    /// What it has done so far; an error if the store was closed, or in a forked child, where the
-    /// lock may be held for ever.
+    /// The reads and writes of the transaction so far; an error if the store was closed, or in a
+    /// forked child, where the lock may be held forever.
     fn state(&self) -> Result<MutexGuard<'_, TransactionState>> {
         self.snapshot.store().engine.access.check_open()?;
         Ok(lock(&self.state))
@@ -146,7 +145,7 @@ impl Transaction {
         self.snapshot.store().engine.access.opener().is_forked()
     }
 
-    /// Runs `body` in a transaction and commits it, again and again while it meets a conflict.
+    /// Runs `body` in a transaction and commits it, and repeats that after each conflict.
     pub(crate) fn run<T>(
         store: &Arc<Handle>,
         options: WriteOptions,
@@ -238,8 +237,8 @@ impl Transaction {
 
     /// As [`Transaction::get`], and the commit fails if another write has changed the key since the
     /// transaction began, even if the transaction itself writes nothing, or had written the key
-    /// before. (Otherwise a transaction that writes nothing never fails, and a read of its own
-    /// write is none of the store.)
+    /// before. (After [`Transaction::get`], a transaction that writes nothing never fails, and
+    /// reading a key that it has written itself does not count as a read of the store.)
     ///
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
@@ -333,7 +332,7 @@ impl Transaction {
     /// The part that was iterated over counts as read, and so do the gaps between its keys: a key
     /// that another write adds there is a conflict.
     ///
-    /// It may write while it iterates; writes ahead of the iterator are seen by it.
+    /// The transaction may write while it iterates; the iterator sees writes ahead of it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -505,8 +504,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes all writes since the last savepoint, and removes that savepoint. What was read since
-    /// still counts as read.
+    /// Undoes all writes since the last savepoint, and removes that savepoint. Keys read since then
+    /// still count as read.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is no savepoint; [`Error::Closed`] and [`Error::Forked`].
@@ -555,8 +554,8 @@ impl Transaction {
     /// [`Transaction::get_for_update`] was called).
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another write has changed what was read: nothing was written, and the
-    /// transaction can be run again. [`Error::BatchTooLarge`], and those of
+    /// [`Error::Conflict`] if another write has changed a key or range that was read: nothing was
+    /// written, and the transaction can be run again. [`Error::BatchTooLarge`], and those of
     /// [`Db::put`](crate::Db::put) and [`Db::get`](crate::Db::get).
     ///
     /// ```
@@ -602,7 +601,8 @@ impl Transaction {
         let may_change = state.depends_on_store && self.default == Space::Plain;
         let mapping = may_change.then(|| engine.options.keyspaces.default_for_write());
         if mapping.as_ref().is_some_and(|(_, default)| *default != self.default) {
-            // The first named keyspace has moved what it has read, or is to write.
+            // Creating the first named keyspace has moved keys that the transaction has read, or is
+            // to write.
             return Err(Conflict::new(&MARKER, Expected::Unchanged).into());
         }
         let batch = state.writes.into_batch();
@@ -616,7 +616,7 @@ impl Transaction {
 }
 
 impl TransactionState {
-    /// Notes that it writes to this keyspace, if it is a named one.
+    /// Records that the transaction writes to this keyspace, if it is a named one.
     fn note(&mut self, keyspace: Option<&Arc<KeyspaceState>>) {
         keyspace.into_iter().for_each(|keyspace| add_once(&mut self.keyspaces, keyspace));
     }

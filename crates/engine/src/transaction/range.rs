@@ -1,14 +1,14 @@
 //! Iterating in a transaction: the snapshot's entries merged with the transaction's own writes.
 //!
 //! 1. Each end holds the next entry of the snapshot that it has fetched and not yielded. If one end
-//!    has reached the other, it takes over what the other has fetched.
+//!    has reached the other, it takes over the other's fetched entry.
 //! 2. At each step, the transaction's own keys before the fetched one are looked up, then that key
 //!    itself: only when an entry is next is it decided whether the transaction has overwritten,
-//!    merged into or deleted it. So writes ahead of an end are seen, and so is a return to a
+//!    merged into or deleted it. So writes ahead of an end are seen, and so are rollbacks to a
 //!    savepoint.
 //! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
-//!    from the start of the range to the last key that the front yielded, from the last that the
-//!    back yielded to the end, or the whole range if it was exhausted.
+//!    the keys from the start of the range to the last key that the front yielded, and from the
+//!    last key that the back yielded to the end, or the whole range if it was exhausted.
 
 use std::ops::Bound;
 
@@ -79,7 +79,7 @@ impl<'a> TransactionRange<'a> {
         let step = self.next_from(side).transpose();
         match &step {
             Some(Ok((key, _))) => self.end(side).last = Some(key.clone()),
-            // The whole range was read, or as much of it as can be.
+            // The whole range was read, or as much of it as can be read.
             _ => self.is_done = true,
         }
         let own_key = |key: Slice| key.slice(self.space.skipped(&key)..);
@@ -111,12 +111,13 @@ impl<'a> TransactionRange<'a> {
             if let Some(value) = value {
                 return Ok(Some((key, value)));
             }
-            // The transaction has removed it, perhaps by a merge: not to be found again as its own.
+            // The transaction has removed the entry, perhaps by a merge. The end passes its key, so
+            // that it is not found again among the transaction's own writes.
             self.end(side).last = Some(key);
         }
     }
 
-    /// Fetches the next entry of the snapshot, unless it is there.
+    /// Fetches the next entry of the snapshot, unless it has been fetched.
     fn fetch(&mut self, side: Side) -> Result<()> {
         if self.end(side).fetched.is_some() {
             return Ok(());

@@ -1,10 +1,10 @@
 //! The keys and ranges that a transaction has read.
 //!
 //! Disjoint parts of the key space, in key order: a key that lies in a part is not added again, and
-//! ranges that overlap or touch become one. If the parts take more than [`TRACKED_BYTES`], each two
-//! neighbours are replaced by the range from the first of both to the end of the second. So the
-//! parts may come to cover keys that were not read, which can cause a conflict that need not be;
-//! they always cover all that were.
+//! ranges that overlap or touch become one. If the parts take more than [`TRACKED_BYTES`], each
+//! pair of neighbours is replaced by the range from the start of the first to the end of the
+//! second. The parts may then cover keys that were not read, which can cause unnecessary conflicts;
+//! they always cover all keys that were read.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use crate::bounds::Bounds;
 /// Most bytes of tracked reads of one transaction: some 50,000 keys of 16 bytes.
 pub(super) const TRACKED_BYTES: usize = 4 << 20;
 
-/// Bytes of a part other than those of its keys, about.
+/// Approximate bytes of a part, besides its keys.
 const PART_BYTES: usize = 64;
 
 /// Where a part that begins at a key ends.
@@ -25,7 +25,7 @@ enum PartEnd {
     OneKey,
     /// Before this key.
     Before(Vec<u8>),
-    /// Nowhere.
+    /// The part has no end.
     Open,
 }
 
@@ -43,7 +43,7 @@ impl PartEnd {
         }
     }
 
-    /// The later end of two parts of which this one begins at `from`; `to` ends the other.
+    /// The later of two ends: this one, of a part that begins at `from`, and `to`.
     fn later(self, from: &[u8], to: Option<Vec<u8>>) -> Option<Vec<u8>> {
         let own = match self {
             Self::OneKey => Bounds::after(from),
@@ -58,7 +58,7 @@ impl PartEnd {
     }
 }
 
-/// What a transaction has read.
+/// The keys and ranges that a transaction has read.
 #[derive(Debug, Default)]
 pub(super) struct TrackedReads {
     /// The end of each part, by its first key.
@@ -67,7 +67,7 @@ pub(super) struct TrackedReads {
 }
 
 impl TrackedReads {
-    /// Notes that `key` was read.
+    /// Records that `key` was read.
     pub(super) fn add_key(&mut self, key: &[u8]) {
         let before = self.last_from(key);
         let is_in_part = before.is_some_and(|(from, end)| match end {
@@ -80,7 +80,7 @@ impl TrackedReads {
         }
     }
 
-    /// Notes that the range was read, and is empty or not as it is now.
+    /// Records that the range was read, including the gaps between its keys.
     pub(super) fn add_range(&mut self, bounds: Bounds) {
         if bounds.ends_before(&bounds.from) {
             return;

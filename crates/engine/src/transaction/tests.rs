@@ -12,7 +12,7 @@ fn memory() -> Db {
     Db::open("db", options).unwrap()
 }
 
-/// The key that a commit met.
+/// The key of the conflict of a commit.
 fn met(outcome: &Result<SeqNo>) -> Option<&[u8]> {
     match outcome {
         Ok(_) => None,
@@ -37,7 +37,7 @@ fn what_reads_a_store_is_owned_and_moves_between_threads() {
 }
 
 /// Whatever a transaction has read, in whichever way, a write to it is a conflict that names the
-/// key; a write next to it is none.
+/// key; a write next to it is not.
 #[test]
 fn each_way_to_read_is_checked() {
     type Read = fn(&Transaction);
@@ -89,7 +89,7 @@ fn each_way_to_read_is_checked() {
     }
 }
 
-/// Transactions that read what the other writes do not both commit.
+/// Two transactions, each of which reads what the other writes, do not both commit.
 #[test]
 fn there_is_no_write_skew() {
     let db = memory();
@@ -106,8 +106,8 @@ fn there_is_no_write_skew() {
     assert_eq!(met(&second.commit()), Some(&b"on call: ada"[..]));
 }
 
-/// A key that comes and goes while a transaction runs changes nothing that it has read, even if it
-/// leaves no trace; but if there is one, it is a conflict.
+/// The deletion of a key that a transaction has read is a conflict, even after a compaction; a
+/// write to a key that it has not read is not.
 #[test]
 fn deletions_are_changes() {
     for flushed in [false, true] {
@@ -153,7 +153,8 @@ fn reads_alone_never_conflict_unless_they_are_for_an_update() {
     assert_eq!((before.commits, before.log_syncs), (after.commits, after.log_syncs));
 }
 
-/// A closure that always meets a conflict is run as often as it says, and then returns it.
+/// A closure that always meets a conflict runs up to the documented number of times; then the
+/// conflict is returned.
 #[test]
 fn the_closure_is_retried_up_to_its_bound() {
     let db = memory();
@@ -290,7 +291,7 @@ fn check_range(
     }
 }
 
-/// Writes made while an iterator is open are seen ahead of it, and not behind it.
+/// Writes made while an iterator is open are seen ahead of it, but not at keys that it has passed.
 #[test]
 fn an_iterator_sees_own_writes_ahead() {
     let db = memory();
@@ -309,7 +310,8 @@ fn an_iterator_sees_own_writes_ahead() {
     assert_eq!(rest, expected);
 }
 
-/// What an iterator has fetched and not yielded is there again once a write to it is rolled back.
+/// An entry that an iterator has fetched and not yielded is seen again once a write to it is rolled
+/// back.
 #[test]
 fn an_iterator_sees_what_a_rollback_brings_back() {
     let db = memory();
@@ -357,7 +359,7 @@ impl crate::MergeOperator for Countdown {
     }
 }
 
-/// Regression: the iterator found the key once more, without the value in the store.
+/// Regression: the iterator found the key again, without the value in the store.
 #[test]
 fn an_iterator_passes_what_an_own_merge_has_removed() {
     let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
@@ -389,9 +391,9 @@ fn merges_after_a_savepoint_are_undone() {
     assert_eq!(transaction.get("b").unwrap(), None);
 }
 
-/// Regression: what began after a load had joined the view, and before it was published, took the
-/// memtables for all that was written later, so that neither a transaction nor a conditional write
-/// met what was loaded.
+/// Regression: a transaction or conditional write that began after a load had joined the view, but
+/// before the load was published, assumed that the memtables held all later writes, and did not
+/// detect a conflict with the loaded entries.
 #[test]
 fn a_moment_before_a_load_is_not_held_by_memtables() {
     let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::default()))).unwrap();

@@ -3,7 +3,7 @@
 //! 1. The last put or delete of each key is kept, and the operands merged into it since; and the
 //!    ranges that were deleted. A deletion of a range removes the operations on its keys, so those
 //!    that are left are newer.
-//! 2. From the first savepoint on, each change leaves what undoes it.
+//! 2. From the first savepoint on, each change records how to undo it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -24,15 +24,15 @@ struct KeyWrites {
     operands: Vec<Vec<u8>>,
 }
 
-/// What a transaction has made of a key that it has written.
+/// The state of a key that a transaction has written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnValue<'a> {
     /// It has this value, or none.
     Set(Option<&'a [u8]>),
     /// Operands were merged into it.
     Merged {
-        /// The value before them, or none, if the transaction has set or deleted it; `None` if it
-        /// is that of the store.
+        /// The value before them, or none, if the transaction has set or deleted the key; `None` if
+        /// they apply to the store's value.
         base: Option<Option<&'a [u8]>>,
         /// Oldest first.
         operands: &'a [Vec<u8>],
@@ -91,7 +91,7 @@ impl OwnWrites {
         if bounds.ends_before(&bounds.from) {
             return;
         }
-        // Key by key: splitting the map would take time for all of it.
+        // Removed key by key: splitting the map would take time proportional to its size.
         let to = bounds.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let within = self.keys.range::<[u8], _>((Bound::Included(&*bounds.from), to));
         let within: Vec<_> = within.map(|(key, _)| key.clone()).collect();
@@ -104,7 +104,7 @@ impl OwnWrites {
         }
     }
 
-    /// What the transaction has made of `key`; `None` if it has not written it.
+    /// The state of `key` in the transaction; `None` if the transaction has not written it.
     pub(super) fn get(&self, key: &[u8]) -> Option<OwnValue<'_>> {
         let is_deleted = || self.deleted.covering(key, 1) > 0;
         let Some(writes) = self.keys.get(key) else {
@@ -121,12 +121,12 @@ impl OwnWrites {
         })
     }
 
-    /// The first key within the bounds that it sets or merges into.
+    /// The first key within the bounds that the transaction sets or merges into.
     pub(super) fn first_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<&[u8]> {
         self.within(from, to)?.next()
     }
 
-    /// The last one.
+    /// The last key within the bounds that the transaction sets or merges into.
     pub(super) fn last_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<&[u8]> {
         self.within(from, to)?.next_back()
     }
@@ -171,7 +171,7 @@ impl OwnWrites {
         true
     }
 
-    /// All of them, as a batch of physical keys. Deleted ranges come first.
+    /// All writes, as a batch of physical keys. Deleted ranges come first.
     pub(super) fn into_batch(self) -> WriteBatch {
         let mut batch = WriteBatch::new();
         for RangeTombstone { from, to, .. } in self.deleted.tombstones() {

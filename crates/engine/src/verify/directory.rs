@@ -1,8 +1,8 @@
 //! Verification of the store in a directory, whether or not it can be opened.
 //!
-//! 1. Take a shared lock, if there is a lock file, so that nobody writes meanwhile. Without a lock
-//!    file, writers cannot be excluded; if there is one at the end, or another than the one that
-//!    was locked, the verification fails.
+//! 1. Take a shared lock, if there is a lock file, so that no process writes meanwhile. Without a
+//!    lock file, writers cannot be excluded; if a lock file exists at the end that is not the one
+//!    that was locked, the verification fails.
 //! 2. Read `CURRENT` and all manifests; choose one (see `rescue::manifest`).
 //! 3. Read each table that it names in full. No two may be the same table, and none may have a
 //!    sequence number above the manifest's. Reading the manifest checks that their key ranges are
@@ -109,9 +109,9 @@ impl WriterLock {
     }
 }
 
-/// Takes the lock to exclude writers, and lists the directory. Anything but a regular file in the
-/// lock's place is reported as corruption and does not stop the examination, as nobody can hold it.
-/// Any other failure to lock is an error, as the store may be in use.
+/// Takes the lock to exclude writers, and lists the directory. Anything except a regular file in
+/// the lock's place is reported as corruption and does not stop the examination, because no process
+/// can hold it. Any other failure to lock is an error, as the store may be in use.
 pub(crate) fn hold(
     vfs: &dyn Vfs,
     dir: &Path,

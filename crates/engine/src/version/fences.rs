@@ -108,7 +108,7 @@ impl Run {
         Self { prefix: first[..shared].into(), largest, fences }
     }
 
-    /// The word of `key`; `None` if it is outside of all tables.
+    /// The word of `key`; `None` if it is outside all tables.
     #[inline]
     fn word(&self, key: &[u8]) -> Option<u64> {
         if self.fences.is_empty() {
@@ -135,12 +135,10 @@ impl Run {
         self.fences.len()
     }
 
-    /// The level.
     pub(crate) fn level(&self) -> usize {
         self.fences.first().map_or(0, |fence| fence.level)
     }
 
-    /// Table `at`.
     #[inline]
     pub(crate) fn table(&self, at: usize) -> Option<&Arc<TableFile>> {
         self.fences.get(at).map(|fence| &fence.file)
@@ -179,8 +177,8 @@ pub(crate) struct Candidates<'a> {
     newest: Iter<'a, Fence>,
     /// Deeper levels not checked yet, except the last.
     between: Iter<'a, Run>,
-    /// The table of the last level, until it is its turn. Most keys are there, and its filter is
-    /// the least likely to be cached by the processor, so it is located first.
+    /// The table of the last level, until it has been checked. Most keys are there, and its filter
+    /// is the least likely to be cached by the processor, so it is located first.
     deepest: Option<&'a Fence>,
 }
 

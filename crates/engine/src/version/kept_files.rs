@@ -1,6 +1,6 @@
 //! Open files of tables that another owner of the store may remove at any time.
 //!
-//! A file that is open can be read after it was removed, and is not recycled. A table that a
+//! An open file can still be read after it has been removed, and is not recycled. A table that a
 //! follower reads is therefore opened as soon as a version names it, and stays open as long as a
 //! version, a snapshot or an iterator holds it.
 
@@ -25,7 +25,6 @@ pub(super) struct KeptFiles {
 }
 
 impl KeptFiles {
-    /// The table.
     pub(super) fn table(&self) -> Arc<dyn ReadFile> {
         Arc::clone(&self.table)
     }
@@ -45,7 +44,7 @@ impl TableCache {
     ///
     /// # Errors
     /// [`Error::Corruption`] if the table is missing, [`Error::Io`] if it cannot be opened, or no
-    /// file handle is left. A missing sidecar is no error: its table does without.
+    /// file handle is left. A missing sidecar is not an error: its table does without it.
     pub(crate) fn keep_open(&self, file: &TableFile) -> Result<()> {
         if file.kept_files().is_some() {
             return Ok(());
@@ -58,7 +57,8 @@ impl TableCache {
                     _ => Error::io(&path, "opening", error),
                 }
             })?;
-        // Opened second: if the name is still there, the first one is not recycled any more.
+        // Opened a second time: if the name still exists, the file opened first cannot be recycled
+        // any more.
         let table = self.open_file(&path)?;
         let sidecar = match file.filters.sidecar {
             None => None,

@@ -40,8 +40,7 @@ pub(crate) use table_file::{Keeping, TableFile};
 pub(crate) struct Version {
     /// Level 0 newest first; deeper levels by key.
     pub(crate) levels: [Vec<Arc<TableFile>>; LEVELS],
-    /// The range tombstones, whose entries may be in any table.
-    /// What has expired is deleted by them, too.
+    /// The range tombstones, whose entries may be in any table. They delete expired entries, too.
     pub(crate) ranges: RangeSet,
     /// When entries were written, if they expire.
     pub(crate) time_marks: Arc<TimeMarks>,
@@ -62,7 +61,7 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
     }
 
-    /// When entries were written, and what has expired: of each keyspace, if there are any.
+    /// The times of entries and the expiry horizons: of each keyspace, if there are any.
     pub(crate) fn times(&self) -> TimeMarks {
         let mut times = (*self.time_marks).clone();
         if self.catalog_salt.is_some() {
@@ -93,9 +92,9 @@ impl Version {
     }
 
     /// For each keyspace by its id, the next expiry horizon above the recorded one at which half of
-    /// some table has expired, by the sequence numbers of its entries. All named keyspaces of a
-    /// table have the same `ttl`. The default one has the id 0, and stands for all if no keyspace
-    /// has a horizon of its own.
+    /// some table has expired, estimated from the sequence numbers of its entries. All named
+    /// keyspaces of a table have the same `ttl`. The default one has the id 0, and stands for all
+    /// if no keyspace has a horizon of its own.
     pub(crate) fn half_expires_at(&self) -> BTreeMap<u32, SeqNo> {
         let recorded = self.ranges.horizons();
         let mut first = BTreeMap::new();

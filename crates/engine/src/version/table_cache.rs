@@ -74,7 +74,7 @@ pub(crate) struct OpenTable {
     known_to: AtomicU64,
     bytes: u64,
     memory: Arc<MemoryShares>,
-    /// Counts its handle among those of all stores, if they share a limit.
+    /// Counts the table's handle among those of all stores, if they share a limit.
     _shared: Option<OpenCount>,
     /// Counts the handle of its sidecar, if it has one.
     _sidecar: Option<OpenCount>,
@@ -161,7 +161,6 @@ impl OpenTable {
         true
     }
 
-    /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
     }
@@ -322,8 +321,8 @@ impl TableCache {
         }
     }
 
-    /// Sets the seed of the store. A table with another is refused: its filters and tags would deny
-    /// the keys of lookups.
+    /// Sets the seed of the store. A table with another seed is refused: its filters and tags would
+    /// deny the keys of lookups.
     pub(crate) fn of_seed(self, hash_seed: HashSeed) -> Self {
         Self { hash_seed, ..self }
     }
@@ -468,7 +467,7 @@ impl TableCache {
     }
 
     /// Makes `table`, the reader of `file`, query sidecar `number`; its own filters are the
-    /// fallback if that is unusable.
+    /// fallback if the sidecar is unusable.
     ///
     /// # Errors
     /// If there is no file handle left.
@@ -496,7 +495,7 @@ impl TableCache {
         Ok(())
     }
 
-    /// Counts the table's own filters for `file`.
+    /// Counts the table's own filters, instead of the sidecar's, for `file`.
     fn lose_sidecar(&self, file: &TableFile, table: &Table) {
         if file.lose_sidecar(table.footer().filter_bytes) {
             self.losses.fetch_add(1, Ordering::AcqRel);
@@ -504,7 +503,8 @@ impl TableCache {
     }
 
     /// Finds the tables of `version` whose own filters have become the fallback for their sidecars,
-    /// and counts these for them. Returns how often a sidecar was lost since the store was opened.
+    /// and accounts for these filters instead. Returns how often a sidecar was lost since the store
+    /// was opened.
     pub(crate) fn look_for_damage(&self, version: &Version) -> u64 {
         for (_, file) in version.tables().filter(|(_, file)| file.filters.sidecar.is_some()) {
             if let Some(open) = file.open_reader()
@@ -558,7 +558,7 @@ impl TableCache {
         current.map(|filter| (filter.table, filter.why.clone())).collect()
     }
 
-    /// Removes the record of unusable filters of table `number`, which has new ones.
+    /// Removes the record of unusable filters of table `number`, which has new filters.
     pub(crate) fn forget_unusable(&self, number: u64) {
         self.unusable_filters.forget(number);
     }

@@ -2,7 +2,8 @@
 //! version that holds it is dropped, its obsolete files are queued for deletion.
 //!
 //! A table that gets another filter sidecar is replaced by a new [`TableFile`] for the same file.
-//! The file is queued when the last of both is dropped, the old sidecar with the old one.
+//! The file is queued when the last of the two is dropped, the old sidecar when the old
+//! [`TableFile`] is.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ pub(crate) enum Keeping {
     Held,
     /// The table is in the last level, whose filters are disabled.
     NotInLastLevel,
-    /// Other filters are more valuable and use up the budget; or the table has left the version.
+    /// More valuable filters use up the budget, or the table has left the version.
     NotInBudget,
 }
 
@@ -112,9 +113,10 @@ pub(crate) struct TableFile {
     /// The newest of these tombstones, and the newest of all when it was estimated.
     deleted_by: AtomicU64,
     estimated_at: AtomicU64,
-    /// Whether it results from a compaction of small tables that did not reduce their number.
+    /// Whether it is the output of a compaction of small tables that did not reduce their number.
     stays_small: AtomicBool,
-    /// Whether a rewrite for the sake of dead entries has left it as it is: readers need all of it.
+    /// Whether it is the output of a rewrite for the sake of dead entries: readers need all that is
+    /// left.
     is_rid_of_dead: AtomicBool,
     /// Bytes that were estimated to be deleted just after such a rewrite, which had kept them.
     kept_bytes: AtomicU64,
@@ -124,11 +126,10 @@ pub(crate) struct TableFile {
     kept_files: OnceLock<KeptFiles>,
     /// The table's file, shared with predecessors and successors.
     file: Arc<QueuedOnDrop>,
-    /// Its sidecar.
     sidecar: QueuedOnDrop,
 }
 
-/// More than the filters of any table take.
+/// No fallback: more bytes than the filters of any table take.
 const NOTHING_LOST: u64 = u64::MAX;
 
 /// A file to be queued for deletion when its last owner is dropped. The path and the deletion queue
@@ -264,7 +265,7 @@ impl TableFile {
         self.deleted_by.load(Ordering::Relaxed)
     }
 
-    /// Whether these were estimated when this was the newest range tombstone.
+    /// Whether the deleted bytes were estimated when `newest` was the newest range tombstone.
     pub(crate) fn is_estimated_at(&self, newest: u64) -> bool {
         self.estimated_at.load(Ordering::Relaxed) == newest
     }
@@ -287,13 +288,14 @@ impl TableFile {
         self.stays_small.load(Ordering::Relaxed)
     }
 
-    /// Records that it is what a rewrite for the sake of dead entries has left.
+    /// Records that it is the output of a rewrite for the sake of dead entries.
     pub(crate) fn note_rid_of_dead(&self) {
         self.is_rid_of_dead.store(true, Ordering::Relaxed);
         self.kept_bytes.store(self.deleted_bytes(), Ordering::Relaxed);
     }
 
-    /// Bytes that are estimated to be deleted, but were not when it was rewritten for their sake.
+    /// Bytes that were estimated to be deleted just after a rewrite for the sake of dead entries,
+    /// which had kept them.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept_bytes.load(Ordering::Relaxed)
     }
@@ -316,8 +318,8 @@ impl TableFile {
         self.give_way(dir, deletion_queue);
     }
 
-    /// Removes its sidecar, if it has one, when that is no longer used. The manifest must durably
-    /// record its replacement.
+    /// Removes its sidecar, if it has one, when the sidecar is no longer used. The manifest must
+    /// durably record its replacement.
     pub(crate) fn give_way(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
         self.leave();
         if let Some(number) = self.filters.sidecar {
@@ -326,7 +328,7 @@ impl TableFile {
         }
     }
 
-    /// Records that the current version no longer holds it, of whose files another owner disposes.
+    /// Records that the current version no longer holds it; another owner disposes of its files.
     pub(crate) fn leave(&self) {
         self.is_obsolete.store(true, Ordering::Release);
     }
@@ -336,7 +338,7 @@ impl TableFile {
         self.kept_files.get()
     }
 
-    /// Keeps its files open for as long as it lives, whoever removes them.
+    /// Keeps its files open for as long as it lives, even if another owner removes them.
     pub(super) fn keep_files(&self, files: KeptFiles) {
         let _ = self.kept_files.set(files);
     }

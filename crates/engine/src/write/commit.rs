@@ -127,8 +127,8 @@ impl Engine {
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
         if own.operations() <= LEADER_INSERTS && self.writes.queue.waiting() == 0 {
-            // The log would stay idle meanwhile, and a writer that comes now does not wait long, so
-            // the lead need not be handed on first.
+            // The log stays idle during the insert, but no writer is waiting, and one that arrives
+            // now does not wait long, so the lead need not be handed over first.
             self.insert_all(&leader.active, own, &[], first_seqno);
             let is_full = leader.is_full();
             drop(leader);
@@ -171,7 +171,7 @@ impl Engine {
         let is_written = verdict.is_ok() && own.operations() > 0;
         let own = if is_written { own } else { &Wanted::NOTHING };
         let written = self.lead_group(followers, turnstile, leader, own);
-        // If the group failed, it is unknown whether the write that was met is there.
+        // If the group failed, it is unknown whether the conflicting write is in the store.
         written.and_then(|seqno| verdict.map(|()| seqno))
     }
 
@@ -338,7 +338,7 @@ impl Engine {
             seqno += 1;
         });
         if may_free_space {
-            // A worker waits for the store to rest.
+            // Wakes a worker, which then waits for the store to become idle.
             self.background.wake();
         }
     }
@@ -359,8 +359,8 @@ impl Engine {
         self.wait_published_unless(seqno, || true)
     }
 
-    /// As `wait_published`, but poisoning is an error only if `is_kept` says that it keeps `seqno`
-    /// from becoming visible.
+    /// As `wait_published`, but poisoning is an error only if `is_kept` returns true: `seqno` then
+    /// never becomes visible.
     #[inline]
     fn wait_published_unless(&self, seqno: SeqNo, is_kept: impl Fn() -> bool) -> Result<()> {
         if self.snapshots.visible() >= seqno {
@@ -442,9 +442,10 @@ impl Drop for Turnstile<'_> {
 /// the store.
 struct Followers<'a> {
     engine: &'a Engine,
-    /// Those to be written, until they are notified.
+    /// Members to be written, until they are notified.
     members: Vec<Arc<Member>>,
-    /// Those that left the group, with what they are notified of once the group is published.
+    /// Members that left the group, with the outcomes that they are notified of once the group is
+    /// published.
     others: Vec<(Arc<Member>, WriterTurn)>,
 }
 
@@ -523,7 +524,7 @@ fn operations(followers: &[Arc<Member>]) -> u64 {
 }
 
 /// Poisons the store on drop; forgotten on success. Without it, a member that dies between log and
-/// publication would leave the others waiting for ever.
+/// publication would leave the others waiting forever.
 struct PoisonOnUnwind<'a> {
     engine: &'a Engine,
     /// The group that waits for the caller, if each member inserts for itself.

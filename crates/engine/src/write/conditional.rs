@@ -1,19 +1,19 @@
 //! Conditional writes.
 //!
-//! 1. The writer checks its conditions before it joins the queue, reads tables as it must, and
-//!    notes the moment from which on it does not know.
-//! 2. The leader of its group checks only what was written since then: in the memtables, and by
-//!    earlier members of the group, which are not in the memtable yet. It waits until the group
-//!    before it is published, so that everything older is.
+//! 1. The writer checks its conditions before it joins the queue, reading tables if necessary, and
+//!    records the moment up to which it has checked them.
+//! 2. The leader of its group checks only writes since then: in the memtables, and by earlier
+//!    members of the group, which are not in the memtable yet. It waits until the group before it
+//!    is published, so that everything older is visible.
 //! 3. A member whose conditions do not hold leaves the group: nothing of it is logged. It is
-//!    notified once the group is published, because the write that it met may be in the group.
+//!    notified once the group is published, because the conflicting write may be in the group.
 //!
-//! A value can go without a write: it expires, or a compaction filter removes it. So the leader
-//! reads the key of a condition on a value again if the expiry horizon has moved, or a version was
-//! installed, while the writer waited. For a transaction, it reads a table only if the memtable of
-//! the moment was flushed meanwhile. Expiry is no change of what a transaction has read. But what
-//! was written after it began, and has expired since, may have left no trace in the tables: if they
-//! would have to be read, that counts as a change.
+//! A value can disappear without a write: it expires, or a compaction filter removes it. So the
+//! leader reads the key of a condition on a value again if the expiry horizon has moved, or a
+//! version was installed, while the writer waited. For a transaction, it reads a table only if the
+//! memtable of that moment was flushed meanwhile. Expiry does not change what a transaction has
+//! read. But an entry that was written after the transaction began, and has expired since, may have
+//! left no trace in the tables: if they would have to be read, that counts as a change.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use crate::write_queue::{Leader, Member, Wanted, WriteTerms};
 
 impl Engine {
     /// As `write`, if the conditions hold; otherwise [`Error::Conflict`]. The conditions of a
-    /// transaction are on what was written since it began; the others come without a moment.
+    /// transaction are on writes since it began; the others come without a moment.
     pub(crate) fn write_if(
         &self,
         batch: Batch<'_>,
@@ -89,8 +89,8 @@ impl Engine {
         condition.conflict(found.as_deref()).map_or(Ok(()), |conflict| Err(conflict.into()))
     }
 
-    /// Checks what tables hold since the moment that a transaction began, and returns a later
-    /// moment, unless the memtables still hold all that was written since.
+    /// Checks the writes in tables since the moment that a transaction began, and returns a later
+    /// moment, unless the memtables still hold all writes since then.
     fn unchanged_until(&self, conditions: &[Condition], since: Since) -> Result<Since> {
         if self.view.load().holds_all_since(&since) {
             return Ok(since);
@@ -104,7 +104,8 @@ impl Engine {
     }
 
     /// Checks the conditions of a group's members in order, each after the writes of those before
-    /// it. Returns the outcome of the leader's own; `verdicts` gets those of the followers.
+    /// it. Returns the outcome of the leader's own conditions; `verdicts` gets those of the
+    /// followers.
     pub(super) fn judge_group(
         &self,
         leader: &Leader,
@@ -139,7 +140,7 @@ impl Engine {
 struct Judge<'a> {
     engine: &'a Engine,
     view: &'a View,
-    /// What has expired.
+    /// The expiry horizons.
     horizons: Arc<Horizons>,
     /// The range tombstones, if there are any.
     ranges: Option<ReadMoment<'a>>,
@@ -148,7 +149,7 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(engine: &'a Engine, view: &'a View, earlier: Option<&'a EarlierWrites<'a>>) -> Self {
-        // After the view was loaded: nothing else is missing from it for having expired.
+        // Loaded after the view: nothing else is missing from the view because it has expired.
         let horizons = engine.snapshots.horizons();
         let ranges = view.has_ranges().then(|| view.moment(None, &engine.snapshots));
         Self { engine, view, horizons, ranges, earlier }
@@ -217,7 +218,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether a write to `key` since that moment is in a table, or may have been. The snapshot of
-    /// the transaction keeps a trace of every later change, except of what has expired.
+    /// the transaction keeps a trace of every later change, except of expired entries.
     fn changed_in_tables(&self, key: &[u8], since: &Since) -> Result<bool> {
         if self.view.holds_all_since(since) {
             return Ok(false);
@@ -262,18 +263,19 @@ fn met_by(condition: &Condition, change: Change<'_>) -> Option<Conflict> {
 /// The last merges into a key by the earlier members of a group.
 #[derive(Default)]
 struct EarlierMerges<'a> {
-    /// What the key had before them, if these members have set or deleted it.
+    /// The key's value before them, if these members have set or deleted it.
     base: Option<Option<&'a [u8]>>,
     /// Oldest first.
     operands: Vec<&'a [u8]>,
 }
 
-/// What the earlier members of a group write.
+/// The writes of the earlier members of a group.
 #[derive(Default)]
 struct EarlierWrites<'a> {
     /// The last operation on each key, with its number.
     newest: BTreeMap<&'a [u8], (SeqNo, Operation<'a>)>,
-    /// The operations that end in a merge as the last on its key, in order.
+    /// For each key that is merged into: the last put or delete, if there is one, and the merges
+    /// after it, in order.
     merges: BTreeMap<&'a [u8], Vec<(SeqNo, Operation<'a>)>>,
     ranges: RangeSet,
     operations: SeqNo,

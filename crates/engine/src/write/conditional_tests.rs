@@ -68,7 +68,7 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         let insert = |value| batch(|b| _ = b.expect_absent("key").put("key", value));
         let replace = |value| batch(|b| _ = b.expect_value("old", "1").put("old", value));
         let writes = [
-            // Regression: its empty record was logged with the number of the next.
+            // Regression: its empty record was logged with the number of the next batch.
             batch(|b| _ = b.expect_absent("key")),
             insert("1"),
             insert("2"),
@@ -108,8 +108,7 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
     }
 }
 
-/// Large batches are inserted by their members in parallel; refused ones get their answer all the
-/// same.
+/// Large batches are inserted by their members in parallel; refused ones are notified nevertheless.
 #[test]
 fn members_that_insert_for_themselves_are_checked_too() {
     let db = memory();
@@ -166,8 +165,8 @@ fn commit(db: &Db, condition: Condition, since: &Since) -> Result<SeqNo> {
     db.engine().commit(Wanted { batch: Some(batch), sync: false, terms: Some(Box::new(terms)) })
 }
 
-/// The leader finds what was written since the writer has checked, in the active memtable, in a
-/// frozen one, and in tables.
+/// The leader finds writes made since the writer has checked its conditions, in the active
+/// memtable, in a frozen one, and in tables.
 #[test]
 fn a_leader_finds_every_later_write() {
     type Change = fn(&Db);
@@ -219,14 +218,14 @@ fn a_leader_finds_every_later_write() {
     }
 }
 
-/// The memtable of the moment was flushed, so the newest that memory shows of a key is a range
-/// tombstone; it was written again after that.
+/// The memtable of that moment was flushed, so the newest version of a key in memory is a range
+/// tombstone, although the key was written again after it.
 #[test]
 fn a_leader_finds_what_was_written_after_a_deleted_range() {
     let db = memory();
     db.put("key", "1").unwrap();
     db.flush().unwrap();
-    // Its value stays, and so does the tombstone.
+    // The key's value stays, and so does the tombstone.
     let _snapshot = db.snapshot();
     let since = db.engine().since_now();
     db.delete_range("k".."l").unwrap();
@@ -264,7 +263,7 @@ fn a_leader_finds_values_that_have_expired() {
     }
 }
 
-/// Removes or replaces what has ended.
+/// Removes or replaces values that have ended.
 #[derive(Debug)]
 struct Ended(FilterDecision);
 

@@ -9,8 +9,8 @@
 //!    in order.
 //! 3. The memtable is frozen by a leader, between groups: all its writes are published.
 //! 4. Nothing is visible that is not in the log at its durability.
-//! 5. The conditions of a member are checked against all that is written before it, in its own
-//!    group too; if they do not hold, nothing of it is logged.
+//! 5. The conditions of a member are checked against all writes before it, including those of its
+//!    own group; if they do not hold, nothing of it is logged.
 //! 6. A failure in the log, or a panic while inserting, poisons the store; nothing later is
 //!    acknowledged.
 

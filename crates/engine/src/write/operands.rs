@@ -1,4 +1,4 @@
-//! What comes before the first merge operand of a store.
+//! Prepares a store for its first merge operand.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,9 +11,9 @@ use crate::space::{CATALOG_ID, id_of, is_marked};
 
 impl Engine {
     /// Checks that there is a merge operator for a physical key, and records the name of the
-    /// store's, unless it is recorded: it is durable before the first operand is logged, so that no
-    /// open reads operands without knowing that there are any. Called before an operand of the key
-    /// is written. The operator of a keyspace was recorded with its options.
+    /// store's operator, unless it is recorded. The name is durable before the first operand is
+    /// logged, so that every open knows that there may be operands. Called before an operand of the
+    /// key is written. The operator of a keyspace was recorded with its options.
     ///
     /// # Errors
     /// As a write; [`Error::Merge`](crate::Error::Merge) if there is no operator.

@@ -1,9 +1,9 @@
 //! Writes to one keyspace, and batches over several.
 //!
-//! A write to a named keyspace holds its gate, and one whose keys depend on how the default
-//! keyspace is stored prevents that this changes; both until the write is visible. These locks are
-//! taken before the write joins the queue, and none of them by two threads in both orders: a drop
-//! and a change hold only one of them alone, and wait for no other.
+//! A write to a named keyspace holds its gate. A write whose keys depend on how the default
+//! keyspace is stored holds the lock of the mapping, so that this cannot change. Both are taken
+//! before the write joins the queue, and held until it is visible. They cannot deadlock: a drop or
+//! a change of the mapping holds only one of them exclusively, and waits for no other.
 
 use std::borrow::Cow;
 
@@ -73,7 +73,7 @@ impl Engine {
 
     /// How the keys of this part are stored, while the guard lives.
     fn enter<'a>(&'a self, part: Part<'a>) -> Result<(Option<RwLockReadGuard<'a, ()>>, Space)> {
-        // In a forked child the locks may be held for ever.
+        // In a forked child the locks may be held forever.
         self.access.opener().check()?;
         match part {
             Part::Whole => Ok((None, Space::Plain)),

@@ -19,8 +19,8 @@ impl Engine {
     /// Freezes the active memtable and starts a new one with a new log. Does nothing if the active
     /// one is empty.
     pub(crate) fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        // A rotation that failed while the caller queued may have left a log that names the
-        // predecessor which the next one would name, or the old log's end marker.
+        // A rotation that failed while the caller was queued may have left a log that names the
+        // same predecessor as the next one would, or the old log's end marker.
         self.access.check_writable()?;
         self.wait_published(leader.last_seqno)?;
         if leader.active.is_empty() {
@@ -114,9 +114,9 @@ impl Engine {
         }
     }
 
-    /// Removes a partial log. A later log naming the same predecessor would make it corruption; and
-    /// a log naming this one as its predecessor would have none if this directory entry never
-    /// became durable.
+    /// Removes a partial log. If a later log named the same predecessor, the partial log would
+    /// count as corruption. If a later log named the partial one, its predecessor would be missing
+    /// if this directory entry never became durable.
     fn take_back_log(&self, path: &Path) -> Result<()> {
         match self.files.vfs.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -189,7 +189,7 @@ impl Engine {
 
     /// Ends the log durably, so that the next open knows it to be complete.
     pub(crate) fn finish_log(&self, leader: &mut Leader) -> Result<()> {
-        // Synced first, so that the end marker itself says that everything before it is durable.
+        // Synced first, so that the end marker itself records that everything before it is durable.
         self.sync_logs(leader)?;
         if let Some(log) = &mut leader.log {
             log.finish(0).map_err(|error| self.poison(error))?;
@@ -257,7 +257,7 @@ mod tests {
         std::thread::scope(|scope| {
             let closing = engine.exclusively(|leader| {
                 let closing = scope.spawn(|| engine.close());
-                // Lets it check the store's health before the failure.
+                // Gives it time to check the store's health before the failure.
                 std::thread::sleep(Duration::from_millis(100));
                 disk.inject(Fault::new(Failure::Io).on(OpKind::Create).named(".log"));
                 engine.rotate(leader).unwrap_err();
@@ -354,8 +354,9 @@ mod tests {
             let runs = || db.engine().version().levels[0].len();
             let mut most = 0;
             for n in 0..20 {
-                // There is space for one table: the flush's, or that of the compaction it waits
-                // for. Without a log there is no other way to make a write durable, so both do.
+                // There is space for one table: that of the flush, or of the compaction that it
+                // waits for. Without a log there is no other way to make a write durable, so both
+                // do.
                 let stops = runs() >= STOP;
                 let tables = if stops && !log { 2 } else { 1 };
                 disk.clear_faults();

@@ -51,7 +51,7 @@ impl Engine {
             let full = !active.is_empty() && active.memory_bytes() >= options.memtable_limit();
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
-                    // They may change during the wait.
+                    // The options may change during the wait.
                     drop(options);
                     self.wait_stopped(cause, &view)?;
                     continue;
@@ -100,7 +100,7 @@ impl Engine {
 
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
         let compaction = options.planner();
-        // While compactions are paused, waiting for them would last for ever.
+        // While compactions are paused, waiting for them would last forever.
         let is_paused = self.compaction_is_paused(options);
         let backlog = Backlog {
             l0_runs: if is_paused { 0 } else { view.version.levels[0].len() },

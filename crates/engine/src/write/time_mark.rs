@@ -18,7 +18,7 @@ impl Engine {
         }
     }
 
-    /// Logs and adds a time mark: what is written from now on is written no later than `until`.
+    /// Logs and adds a time mark: writes from now on are made no later than `until`.
     pub(crate) fn log_mark(&self, leader: &mut Leader, until: u64) -> Result<()> {
         if leader.last_seqno >= MAX_SEQNO {
             // The write is about to be refused.

@@ -1,8 +1,9 @@
 //! Wait and notify on an atomic, cheap when nothing waits.
 //!
-//! The notifier stores the value; a fence, then it checks for waiters. The waiter registers; a
-//! fence, then it checks the value. One of the two fences comes first, so one side sees the other:
-//! no waiter misses the value, and a notifier takes no lock if nothing waits (Dekker's handshake).
+//! The notifier stores the value, executes a fence, and then checks for waiters. The waiter
+//! registers, executes a fence, and then checks the value. One of the two fences comes first, so
+//! one side sees the other: no waiter misses the value, and a notifier takes no lock if nothing
+//! waits (Dekker's handshake).
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -41,7 +42,7 @@ impl Notifier {
     }
 
     /// As [`wait_until`](Self::wait_until), but no longer than until `due`, if there is one.
-    /// Returns whether it is over.
+    /// Returns whether the wait is over.
     pub(crate) fn wait_until_due(
         &self,
         due: Option<Instant>,

@@ -24,7 +24,7 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Times that a leader yields to other threads before it syncs.
 const YIELDS_MAX: usize = 64;
 
-/// What a waiting writer is notified of.
+/// The notification of a waiting writer.
 #[derive(Debug)]
 pub(crate) enum WriterTurn {
     /// Nothing yet.
@@ -35,14 +35,14 @@ pub(crate) enum WriterTurn {
     Insert(Arc<CommitGroup>, SeqNo),
     /// Its batch is written and visible; its last operation has this number.
     Written(SeqNo),
-    /// Its batch is not acknowledged. It may be in the log all the same.
+    /// Its batch is not acknowledged. It may be in the log nevertheless.
     Failed(Error),
 }
 
 /// A writer's request.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
-    /// Its batch; `None` to be alone.
+    /// Its batch; `None` to lead without a batch.
     pub(crate) batch: Option<Batch<'a>>,
     /// Whether the log must be durable before the write returns.
     pub(crate) sync: bool,
@@ -59,7 +59,7 @@ pub(crate) struct WriteTerms<'a> {
 }
 
 impl Wanted<'_> {
-    /// No write: to be alone, or in place of a write that was refused.
+    /// No write: to lead without a batch, or in place of a write that was refused.
     pub(crate) const NOTHING: Wanted<'static> = Wanted { batch: None, sync: false, terms: None };
 
     /// Operations in the batch.
@@ -198,9 +198,9 @@ impl CommitGroup {
 /// How a leader's wait for other writers ended.
 #[derive(Debug, PartialEq)]
 enum GatherOutcome {
-    /// No further writer came, quickly; or as many came as are waited for.
+    /// No further writer came, and the yield was quick; or as many came as are waited for.
     Enough,
-    /// No further writer came, slowly: other threads are running that do not write.
+    /// No further writer came, and the yield was slow: threads that do not write are running.
     SlowlyNobody,
 }
 
@@ -208,7 +208,7 @@ enum GatherOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// [`EMPTY`], [`LED`] or [`AWAITED`]. It changes to or from `AWAITED` only under the line's
-    /// lock, so under the lock it says whether the line is empty.
+    /// lock, so under the lock it shows whether the line is empty.
     state: AtomicUsize,
     line: Mutex<Line>,
 }
@@ -376,8 +376,8 @@ mod tests {
 
     const ALONE: Wanted<'static> = Wanted::NOTHING;
 
-    /// Lets one of `coming` writers join at each yield, quick or slow. Returns the number of yields
-    /// and how the wait ended.
+    /// Simulates a wait in which one of `coming` writers joins at each yield, quick or slow.
+    /// Returns the number of yields and how the wait ended.
     fn gathered(coming: usize, is_quick: bool) -> (usize, GatherOutcome) {
         let queue = Queue::default();
         assert!(matches!(queue.join(ALONE), Joined::First(_)));

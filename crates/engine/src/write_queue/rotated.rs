@@ -10,8 +10,8 @@ use crate::sync::{AtomicUsize, Mutex, lock};
 /// Logs that were rotated out, are still needed, and whose last bytes may not be durable yet.
 ///
 /// A sync acknowledges everything before it, so it must make these durable first. Until they are
-/// durable or their contents are in tables, records of the current log say that an earlier log may
-/// still be torn.
+/// durable or their contents are in tables, records of the current log state that an earlier log
+/// may still be torn.
 #[derive(Debug, Default)]
 pub(crate) struct RotatedLogs {
     /// Each with its number, oldest first.

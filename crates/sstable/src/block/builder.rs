@@ -72,7 +72,7 @@ impl BlockBuilder {
 
     /// Whether the block stays within `limit` bytes and within the maximum number of entries after
     /// one more entry of `bytes` key and value bytes. Assumes that the key shares no prefix, so it
-    /// may say no too early.
+    /// may return false too early.
     #[inline]
     pub(crate) fn has_room(&self, out: &[u8], bytes: usize, trailer: u64, limit: usize) -> bool {
         let count = self.entries.len() + 1;

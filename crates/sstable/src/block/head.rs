@@ -1,5 +1,5 @@
-//! The first sixteen bytes of the keys of a group as one word each: those that a key shares with
-//! the head of its group, then its own, then zeros.
+//! The first sixteen bytes of the keys of a group as one word each: the bytes that a key shares
+//! with the head of its group, then its own, then zeros.
 //!
 //! At least sixteen bytes follow the keys of a block, so a whole word can be read at the start of
 //! any key's own bytes. Called by the search of a block and by the position of a scan.
@@ -46,7 +46,7 @@ impl Head {
         own: u32,
         len: u32,
     ) -> Option<[u8; WORD_BYTES]> {
-        // Only what fits the word, for a long key.
+        // For a long key, only the bytes that fit the word.
         let most = WORD_BYTES as u32;
         let from_head = shared.min(most);
         let head = FIRST_BYTES.get(from_head as usize)?;

@@ -218,8 +218,8 @@ impl<'a> Block<'a> {
         self.payload.get(at..at + N)?.first_chunk()
     }
 
-    /// Where the stored part of the key of entry `i` starts and ends, by narrow offsets, which are
-    /// not checked.
+    /// Start and end of the stored part of the key of entry `i`, from narrow offsets, which are not
+    /// checked.
     #[inline]
     fn narrow_key(&self, i: u32) -> Option<(u32, u32)> {
         let both = u32::from_le_bytes(*self.bytes(self.layout.key_offsets.wrapping_add(2 * i))?);
@@ -412,8 +412,8 @@ impl<'a> Block<'a> {
                 }
                 let value = self.value(i);
                 if let Ok(value) = &value {
-                    // The key most likely matches, and comparing it waits for memory: the value
-                    // arrives in the meantime.
+                    // The key most likely matches, and comparing it waits for memory; the value is
+                    // loaded in the meantime.
                     self.prefetch_value(value);
                 }
                 if self.has_key(i, key)? {

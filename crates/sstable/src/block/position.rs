@@ -117,7 +117,7 @@ impl Position {
         (self.first, self.end, self.group) = (usize::MAX, 0, usize::MAX);
     }
 
-    /// Expects a seek.
+    /// Prepares for a seek.
     #[inline]
     pub(crate) fn restart(&mut self) {
         self.singles = 0;
@@ -257,7 +257,8 @@ impl Position {
         head
     }
 
-    /// Moves to entry `i` of `block`, if it is common and its key short. Returns whether it is.
+    /// Moves to entry `i` of `block`, if it is common and its key is short. Returns whether it
+    /// moved.
     #[inline(always)]
     pub(crate) fn land(&mut self, block: &Block<'_>, i: usize) -> bool {
         let is_common = self.decode_single(block, i).is_some();
@@ -267,7 +268,8 @@ impl Position {
         is_common
     }
 
-    /// Decodes entry `i` alone, if few were since the last seek, it is common and its key short.
+    /// Decodes entry `i` alone, if few entries were decoded singly since the last seek, and the
+    /// entry is common and its key short.
     #[inline(always)]
     fn decode_single(&mut self, block: &Block<'_>, i: usize) -> Option<KeyHead> {
         if self.singles >= SINGLES {

@@ -5,8 +5,8 @@
 //! 2. Heads are compared by their first sixteen bytes, as numbers. Where these are equal, the rest
 //!    of the bytes, the lengths and the sequence numbers decide.
 //! 3. An entry that shares with its head the byte in which the head is smaller than the target is
-//!    smaller too. Any other is compared by what follows the prefix that it shares with the head:
-//!    by eight bytes as a number, and by the rest where these are equal.
+//!    smaller too. Any other entry is compared by the bytes after the prefix that it shares with
+//!    the head: first by eight of them as a number, then by the rest if these are equal.
 
 use std::cmp::Ordering;
 
@@ -19,7 +19,7 @@ use crate::format::{Fault, GROUP_ENTRIES};
 /// First bytes of a target's key that are compared as words: eight after any that a word holds.
 const SHOWN_BYTES: usize = WORD_BYTES + 8;
 
-/// What is searched for.
+/// The target of a search.
 #[derive(Clone, Copy)]
 struct Target<'k> {
     key: &'k [u8],
@@ -62,7 +62,7 @@ impl Block<'_> {
     }
 
     /// As `seek`, if the heads and the target differ in their first bytes and nothing is uncommon.
-    /// Apart from the general search, so that it stays in the processor's registers.
+    /// Separate from the general search, so that its variables stay in registers.
     #[inline(never)]
     fn seek_by_words(&self, target: &Target<'_>) -> Option<SeekResult> {
         if self.layout.wide {
@@ -261,7 +261,7 @@ mod tests {
         let middles: [&[u8]; 5] = [b"", b"a", b"aaaaaaaa", b"aaaaaaab", b"b\0\0\0\0\0\0\0\0"];
         let tails = middles.iter().flat_map(|middle| tails.map(|tail| [*middle, tail].concat()));
         let mut keys: BTreeSet<_> = tails.map(|tail| [vec![b'p'; prefix], tail].concat()).collect();
-        // A few that have little of it.
+        // A few keys that share little of the prefix.
         keys.extend([b"o".to_vec(), vec![b'p'; prefix / 2], b"q".to_vec(), b"q\0".to_vec()]);
         keys
     }
@@ -319,14 +319,14 @@ mod tests {
         });
     }
 
-    /// Single entries and half groups are decoded in turns, over one another.
+    /// Single entries and half groups are decoded in turns, and overwrite one another.
     #[test]
     fn steps_within_a_block_reach_each_neighbour() {
         with_blocks(|block, entries, _| {
             let (mut position, mut at) = (Position::default(), entries.len() / 2);
             position.move_to(block, at, Way::Onward).unwrap();
             for step in 0..4 * entries.len() {
-                // Ever longer ways to and fro, and a seek now and then.
+                // Ever longer moves in both directions, and a seek now and then.
                 let is_onward = step % 7 < 4 || step % 31 > 20;
                 if step % 40 == 39 {
                     position.restart();
@@ -372,7 +372,7 @@ mod tests {
             if draw >> 40 & 15 == 0 {
                 position.restart();
                 let sought = (draw >> 44) as usize % entries.len();
-                // What a seek finds is at once where it lands, or the entry before it is.
+                // The scan continues from the entry that the seek finds, or from the one before it.
                 let i = position.find(&block, &entries[sought].0, MAX_SEQNO).unwrap();
                 assert_eq!(i, sought);
                 at = i.saturating_sub((draw >> 52 & 1) as usize);
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    /// A scan backward would otherwise go on from an entry of the half group that it could not
+    /// A backward scan would otherwise continue from an entry of the half group that it could not
     /// decode.
     #[test]
     fn a_step_to_a_corrupt_entry_leaves_the_current_one() {

@@ -1,11 +1,11 @@
 //! Access hints: the ranges of the file that a scan will read, so that the device reads them in
 //! advance.
 //!
-//! 1. A scan that has gone on for some blocks gives hints for the range that it reads and a window
-//!    beyond it, and for the next window, twice as long, when it is half through the last one. The
-//!    next read is then in memory or under way.
-//! 2. Forward reads with `pread` get no hints, as the system detects that they are sequential. It
-//!    takes reads from a map for random ones, as those of point reads are, and does not detect
+//! 1. A scan that has continued for some blocks gives hints for the range that it reads and for a
+//!    window beyond it; when it is halfway through a window, it gives a hint for the next one,
+//!    which is twice as long. The next read is then in memory or under way.
+//! 2. Forward reads with `pread` get no hints, as the system detects that they are sequential. The
+//!    system takes reads from a map for random ones, like those of point reads, and does not detect
 //!    backward reads.
 //!
 //! Hints affect no result. Called by [`Reading`](super::reading::Reading).

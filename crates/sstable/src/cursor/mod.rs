@@ -1,7 +1,7 @@
 //! A cursor over one table, in both directions.
 //!
 //! 1. The first blocks after a seek come through the cache, if the scan uses it.
-//! 2. A scan that goes on in one direction reads ahead: several blocks in one `pread`, twice as
+//! 2. A scan that continues in one direction reads ahead: several blocks in one `pread`, twice as
 //!    many each time up to [`ScanOptions::read_ahead_bytes`]. Each block is verified when the
 //!    cursor enters it. Blocks read ahead do not enter the cache, so that a long scan does not
 //!    displace the blocks of point reads; a scan that bypasses the cache reads ahead from the

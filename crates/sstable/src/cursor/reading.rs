@@ -43,7 +43,7 @@ pub(super) struct Reading {
     value_taken: AtomicBool,
     /// Consecutive blocks entered.
     run: u32,
-    /// Made once it is needed: short scans have none.
+    /// Allocated when it is first needed: short scans have none.
     sequential: Option<Box<Sequential>>,
 }
 
@@ -137,7 +137,7 @@ impl Reading {
         Self { options, known, stats, value_taken, run: 0, sequential: None }
     }
 
-    /// The state of sequential reads, made if there is none.
+    /// The state of sequential reads, allocated if there is none.
     fn sequential(&mut self) -> &mut Sequential {
         let Self { sequential, options, .. } = self;
         sequential.get_or_insert_with(|| Sequential::new(options))
@@ -158,7 +158,7 @@ impl Reading {
     /// Resets the state of sequential reads after a seek.
     #[inline]
     pub(super) fn restart(&mut self) {
-        // If it is 0, no block was entered since.
+        // If `run` is 0, no block was entered since the last restart.
         if std::mem::take(&mut self.run) > 0
             && let Some(sequential) = &mut self.sequential
         {
@@ -182,8 +182,8 @@ impl Reading {
         }
     }
 
-    /// Prefetches the memory that entering a block and seeking in it would wait for, once what
-    /// leads to it is there.
+    /// Prefetches the memory that entering a block and seeking in it would wait for, if the
+    /// references to it are in memory.
     pub(super) fn prefetch_wanted(source: &Source, index: &IndexTree, leaf: &Index, at: At) {
         let in_map = || source.raw_in_map(leaf.handle(at.slot)?).ok().flatten();
         // Compressed blocks come from the cache even if the table is mapped.
@@ -212,7 +212,7 @@ impl Reading {
         Some(block)
     }
 
-    /// Returns the `wanted` block, verified now or before. A scan that goes on in this direction
+    /// Returns the `wanted` block, verified now or before. A scan that continues in this direction
     /// also prefetches the next block and gives access hints.
     #[inline(never)]
     pub(super) fn load(
@@ -223,7 +223,7 @@ impl Reading {
     ) -> Result<EnteredBlock, Error> {
         self.run = self.run.saturating_add(1);
         let takes_values = std::mem::take(self.value_taken.get_mut());
-        // Most scans know no blocks of a map.
+        // Most scans have no verified blocks of a map.
         let mapped = match self.known {
             Some(_) => self.in_map(source, wanted, direction)?,
             None => None,
@@ -280,7 +280,7 @@ impl Reading {
         opened.map(Some).map_err(|fault| fault.at(&source.path, handle.offset))
     }
 
-    /// Gives a mapped file access hints, once the scan has gone on for some blocks.
+    /// Gives a mapped file access hints, once the scan has continued for some blocks.
     #[inline]
     fn hint_for_map(&mut self, source: &Source, handle: Handle, direction: Direction) {
         if source.mapped && self.run > BLOCKS_BEFORE_HINTS {

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! (v: a varint.) An unknown policy or extractor is not an error: the reader ignores that part, and
-//! every key is a "maybe". The same holds for an unknown role or shape of a later version: the
-//! entry has the length to skip, and the other parts are queried as usual. No role occurs twice.
+//! answers "maybe" for every key. The same holds for an unknown role or shape of a later version:
+//! the entry has the length to skip, and the other parts are queried as usual. No role occurs
+//! twice.
 
 use std::fmt;
 use std::str::FromStr;

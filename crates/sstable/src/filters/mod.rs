@@ -8,7 +8,7 @@
 //! 3. A part is one filter or is partitioned ([`part`]). A block of it is read when it is first
 //!    queried ([`loader`]), and held in the table or in the block cache ([`resident`]).
 //! 4. If the table has a sidecar, its filters are queried instead of the table's own, which are the
-//!    fallback if anything of the sidecar is unusable.
+//!    fallback if any part of the sidecar is unusable.
 //! 5. An unusable filter answers "maybe": one that is corrupt, of an unknown kind, built with
 //!    another extractor, or of a user-defined policy that is missing ([`crate::user_filter`]).
 //!
@@ -58,7 +58,7 @@ pub struct Filters {
     prefixes: Option<Part>,
     /// Parts that cannot be queried here.
     foreign: Vec<Part>,
-    /// The table's own filters, if these are its sidecar's.
+    /// The table's own filters, if these filters are from its sidecar.
     own: Option<Box<Filters>>,
     hash_seed: HashSeed,
 }
@@ -145,29 +145,29 @@ impl Filters {
         self.own.as_deref().unwrap_or(self)
     }
 
-    /// Whether they are in a sidecar.
+    /// Whether these filters are in a sidecar.
     pub fn are_beside(&self) -> bool {
         self.own.is_some()
     }
 
-    /// The fallback: the table's own filters, if anything of the sidecar is unusable. (A sidecar
+    /// The fallback: the table's own filters, if any part of the sidecar is unusable. (A sidecar
     /// that was built without a filter is used and has no fallback.)
     fn stand_in(&self) -> Option<&Self> {
         self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
 
-    /// Whether the table's own filters are queried as a fallback, because the sidecar is missing or
-    /// something of it, as far as it was read, is unusable.
+    /// Whether the table's own filters are queried as a fallback, because the sidecar is missing,
+    /// or a part of it, as far as it was read, is unusable.
     pub fn have_stand_in(&self) -> bool {
         self.stand_in().is_some()
     }
 
-    /// Records that something of them is corrupt.
+    /// Records that a part of these filters is corrupt.
     pub(crate) fn note_damage(&self, why: String) {
         self.loader.note(FilterState::Damaged(why));
     }
 
-    /// Whether there is one that this version does not know, or that cannot be queried here.
+    /// Whether there is a filter that this version does not know, or that cannot be queried here.
     pub(crate) fn has_unused(&self) -> bool {
         matches!(self.state(), FilterState::Foreign(_) | FilterState::Unknown(_))
     }
@@ -208,8 +208,8 @@ impl Filters {
         Ok(self.state())
     }
 
-    /// The verdict of the filter of whole keys on `key`. `hash` is the key's, with the table's
-    /// [seed](Self::hash_seed), here and below.
+    /// The verdict of the filter of whole keys on `key`. Here and below, `hash` is the hash of the
+    /// key with the table's [seed](Self::hash_seed).
     #[inline]
     pub fn query(&self, key: &[u8], hash: u64) -> Verdict {
         match self.keys.as_ref().and_then(Part::pinned_filter) {
@@ -265,7 +265,7 @@ impl Filters {
         }
     }
 
-    /// Whether the table may hold a key with this prefix, made by the extractor of this name.
+    /// Whether the table may hold a key with this prefix, extracted by the extractor of this name.
     pub fn query_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
         let verdict = match &self.prefixes {
             Some(part) if part.entry.extractor == extractor => {
@@ -303,7 +303,8 @@ impl Filters {
         self.parts().chain(&self.foreign).map(|part| &part.entry)
     }
 
-    /// The facts of the filter that point lookups query. Reads it if the directory lacks them.
+    /// The facts of the filter that point lookups query. Reads the filter if the directory lacks
+    /// them.
     pub fn facts(&self) -> FilterFacts {
         let facts = self.facts_of(self.keys.as_ref().or(self.prefixes.as_ref()));
         self.or_own(facts, Self::facts)

@@ -64,7 +64,7 @@ impl Part {
         Self { entry, kind, form, offset, blocks }
     }
 
-    /// Why the part described by `entry` cannot be queried, if so.
+    /// Why the part described by `entry` cannot be queried; `None` if it can.
     pub(super) fn why_foreign(entry: &FilterPart, loader: &BlockLoader) -> Option<FilterState> {
         if entry.policy.is_empty() {
             return None;

@@ -37,7 +37,7 @@ pub(super) struct PartBuilder {
     /// Finished partitions, and their index.
     partitions: Vec<Vec<u8>>,
     top: IndexBuilder,
-    /// Keys in them, and the sum of their rates, weighted by keys.
+    /// Keys in the finished partitions, and the sum of the partitions' rates, weighted by keys.
     keys: u64,
     expected_passes: f64,
     bytes: u64,

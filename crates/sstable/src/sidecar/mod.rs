@@ -9,7 +9,7 @@
 //!
 //! Invariants: a sidecar is used only with the table it was built from. Tables never change and
 //! their ids are random, so the id identifies the table; the number of keys and the length of the
-//! data must match as well. If anything of a sidecar is unusable, the table's own filters are the
+//! data must match as well. If any part of a sidecar is unusable, the table's own filters are the
 //! fallback.
 //!
 //! Called by the engine, whose manifest records which table has a sidecar.

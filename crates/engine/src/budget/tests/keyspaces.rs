@@ -1,4 +1,4 @@
-//! Keyspaces with filters of their own, which a budget does not choose, but pays for.
+//! Keyspaces with filters of their own, which a budget does not choose, but which count towards it.
 
 use super::*;
 use crate::KeyspaceOptions;
@@ -26,9 +26,9 @@ fn fill(db: &Db) {
     db.wait_idle().unwrap();
 }
 
-/// The other tables share what the keyspace leaves of the budget. Its filters used to be planned as
-/// if the budget chose them, and were then rebuilt smaller to fit. Every table takes a little more
-/// memory than its filter, so small tables leave fewer bits to a key.
+/// The other tables share what the keyspace leaves of the budget. Regression: the keyspace's
+/// filters were planned as if the budget chose them, and then rebuilt smaller to fit. Every table
+/// takes a little more memory than its filter, so small tables leave fewer bits to a key.
 #[test]
 fn filters_of_a_keyspace_count_and_stay() {
     for (table_bytes, least) in [(1 << 20, 4.5), (16 << 10, 0.5)] {
@@ -52,8 +52,8 @@ fn filters_of_a_keyspace_count_and_stay() {
     }
 }
 
-/// The keys of a flushed memtable were all taken for keys whose filters the budget chooses: as
-/// many bits for each as if the keyspace had none of its own.
+/// Regression: all keys of a flushed memtable counted as keys whose filters the budget chooses, and
+/// got as many bits as if the keyspace had no filters of its own.
 #[test]
 fn a_flush_leaves_the_filters_of_a_keyspace_their_space() {
     let db = Db::open(DIR, options(&in_memory(), "budget=10/key")).unwrap();

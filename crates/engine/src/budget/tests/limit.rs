@@ -116,7 +116,8 @@ fn holding(builds_for: FilterReason) -> (Db, Arc<Gate>, Receiver<()>, Sender<()>
     (db, gate, arrivals, opener)
 }
 
-/// A rebuild reads its table for long: the table's current filter is not held for it.
+/// A rebuild reads its table for a long time, and does not hold the table's current filter
+/// meanwhile.
 #[test]
 fn a_rebuild_holds_no_filter_that_has_no_room() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Rebuild);
@@ -135,8 +136,8 @@ fn a_rebuild_holds_no_filter_that_has_no_room() {
     assert!(db.stats().memory.held_filters <= 100);
 }
 
-/// A lookup probes a filter while the budget falls: never is more held than allowed, nothing more
-/// is admitted, and the new budget takes effect when the lookup ends.
+/// A lookup probes a filter while the budget falls: never more filters are held than allowed, no
+/// others are admitted, and the new budget takes effect when the lookup ends.
 #[test]
 fn a_running_probe_keeps_its_filter_and_no_more() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Compaction);

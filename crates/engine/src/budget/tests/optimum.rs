@@ -37,7 +37,7 @@ const WITHIN: f64 = 1.05;
 #[derive(Debug, Clone)]
 struct Level {
     keys: u64,
-    /// Keys of a table, on average.
+    /// Average keys of a table.
     of_table: u64,
     /// Whether tables have from one fifth to nine fifths of that.
     is_uneven: bool,

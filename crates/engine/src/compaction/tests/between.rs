@@ -176,7 +176,7 @@ fn a_flush_that_fails_there_is_tried_again() {
     busy.reopen();
 }
 
-/// If a write fails for good, the store refuses writes, and nothing more is compacted.
+/// If a write fails permanently, the store refuses writes, and nothing more is compacted.
 #[test]
 fn a_flush_that_poisons_there_ends_the_merge() {
     let mut busy = Busy::whose_flush_fails(Failure::Io);
@@ -188,7 +188,7 @@ fn a_flush_that_poisons_there_ends_the_merge() {
     busy.reopen();
 }
 
-/// If a log fails for good meanwhile, the compaction installs nothing more.
+/// If a log fails permanently meanwhile, the compaction installs nothing more.
 #[test]
 fn a_log_that_fails_meanwhile_ends_the_merge() {
     let mut busy = Busy::new();
@@ -209,8 +209,8 @@ fn a_log_that_fails_meanwhile_ends_the_merge() {
     busy.reopen();
 }
 
-/// Regression: the compaction waiting for that flush waited for ever, and the closing caller for
-/// the compaction.
+/// Regression: the compaction waited for that flush forever, and the closing caller for the
+/// compaction.
 #[test]
 fn a_merge_does_not_wait_for_a_flush_that_panicked() {
     let disk = SimDisk::new();

@@ -199,7 +199,7 @@ fn subranges_are_about_a_table_each() {
     assert!((tables / 3..=tables + 1).contains(&count), "{count} of {tables}");
 }
 
-/// End to end: the offer, the wake-up and the look for work.
+/// End to end: the offer, the wake-up and the search for work.
 #[test]
 fn idle_workers_take_part_while_a_caller_waits() {
     let disk = SimDisk::new();
@@ -214,7 +214,7 @@ fn idle_workers_take_part_while_a_caller_waits() {
     let db = Db::open("db", options).unwrap();
     let mut content = Content::new();
     let mut rng = Rng(11);
-    // Retried if the other thread is too late.
+    // Repeated if the other thread is too late.
     for _ in 0..100 {
         write(&db, &mut rng, &mut content);
         db.compact_range(..).unwrap();

@@ -103,7 +103,7 @@ fn many_threads_leave_large_merges_divided() {
     assert_eq!(least_bytes(&options(2).writes(|w| w.write_buffer_bytes(4000))), 1000);
 }
 
-/// Another compaction may replace these meanwhile, and their files must be deleted.
+/// Another compaction may replace the tables below meanwhile, and their files must then be deleted.
 #[test]
 fn a_plan_does_not_hold_the_tables_below_its_outputs() {
     let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
@@ -175,7 +175,7 @@ fn a_compaction_needs_space_for_part_of_its_output() {
 /// An abandoned compaction keeps what it has installed, and exposes nothing else.
 #[test]
 fn a_merge_that_is_given_up_leaves_all_there_is() {
-    // Into the last level; and into one above it, and on.
+    // Into the last level, and into one above it and from there into the last.
     for base_level_bytes in [1 << 20, 16 << 10] {
         let steps = 0_u64..;
         let twice = steps.map_while(|tables| give_up_after(tables, base_level_bytes));
@@ -230,7 +230,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
         open(&disk, base_level_bytes)
     };
     assert_holds(&db, &content);
-    // Again, over what is installed.
+    // Compacts again, over the installed slices.
     db.compact_all().unwrap();
     assert_scans(|| db.range(..), db.cursor().unwrap(), &content);
     assert_eq!(db.engine().version().levels[0].len(), 0);
@@ -239,7 +239,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     Some(left_twice)
 }
 
-/// Scans of all kinds, in both directions and with turns.
+/// Scans of all kinds, in both directions and with changes of direction.
 fn assert_scans(range: impl Fn() -> Range, mut cursor: DbCursor, content: &Content) {
     let owned = |entry: Result<(Slice, Slice)>| {
         entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()

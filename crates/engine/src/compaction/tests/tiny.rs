@@ -69,7 +69,7 @@ fn openings_for_one_write_each_leave_few_tables() {
     }
 }
 
-/// Entries carried over from log to log are rewritten at each open: no more of them than
+/// Entries carried over from log to log are rewritten at each open, but no more of them than
 /// documented.
 #[test]
 fn a_log_that_is_no_longer_short_becomes_a_table() {

@@ -59,7 +59,7 @@ fn entries_seen_only_by_a_snapshot_go_with_it() {
     assert_eq!((bytes(&db), entries(&db)), (0, 0), "bytes and entries when it is gone");
 }
 
-/// The same while another snapshot remains that sees none of it.
+/// The same while another snapshot remains that does not see these entries.
 #[test]
 fn a_newer_snapshot_keeps_only_what_it_sees() {
     let db = Db::open("db", options(&Arc::default())).unwrap();
@@ -105,7 +105,7 @@ fn entries_seen_only_by_a_snapshot_go_after_a_reopen() {
     assert_eq!(db.get(key(3)).unwrap().unwrap(), [2; 100][..]);
 }
 
-/// No caller has to wait for it.
+/// Workers free the space although no caller waits.
 #[test]
 fn workers_look_when_a_snapshot_goes() {
     let db = Db::open("db", options(&Arc::default()).background_threads(1)).unwrap();
@@ -149,8 +149,8 @@ fn frees_disk_at_rest(delete: impl Fn(&Db)) {
     assert_eq!((bytes(&db), entries(&db)), (0, 0));
 }
 
-/// Regression: 200,000 deleted keys kept 77 MB for as long as nobody called `wait_idle`: their
-/// tombstones stayed in the memtable, and would have stayed in level 0.
+/// Regression: 200,000 deleted keys kept 77 MB until `wait_idle` was called: their tombstones
+/// stayed in the memtable, and would have stayed in level 0.
 #[test]
 fn keys_deleted_one_by_one_free_the_disk_at_rest() {
     frees_disk_at_rest(|db| delete_all(db, 10_000));

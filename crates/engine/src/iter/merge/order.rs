@@ -13,7 +13,7 @@ pub(super) enum Direction {
 /// Key bytes that a head holds.
 pub(super) const SHOWN_BYTES: u32 = 16;
 
-/// What is kept of the entry that a source is on.
+/// The head of the entry that a source is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SourceHead {
     /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with
@@ -86,7 +86,7 @@ impl<C: CursorHints> Tie<'_, C> {
             return head_b.live.cmp(&head_a.live).then(a.cmp(&b));
         }
         let order = if head_a.len.min(head_b.len) <= SHOWN_BYTES {
-            // What the shorter one lacks is zeros, or comes after.
+            // The bytes that the shorter key lacks are zeros, or come after the head.
             head_a.len.cmp(&head_b.len)
         } else {
             let key = |i: usize| self.sources[i].internal_key().map(|internal| internal.key);
@@ -96,7 +96,7 @@ impl<C: CursorHints> Tie<'_, C> {
         if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 
-    /// Puts `moved`, whose source was the first of `order`, where it belongs.
+    /// Reinserts `moved`, whose source was the first of `order`, in order.
     #[inline]
     pub(super) fn reinsert(&self, order: &mut [Ranked], moved: Ranked) {
         let nearest = order.len().min(NEAR + 1);
@@ -118,7 +118,7 @@ impl<C: CursorHints> Tie<'_, C> {
         }
     }
 
-    /// Puts `moved` after the nearest sources, the last of whose places is `free`.
+    /// Inserts `moved` into `free`, the last of the near positions, or beyond it into `far`.
     #[cold]
     fn insert_far(&self, moved: Ranked, free: &mut Ranked, far: &mut [Ranked]) {
         let passed = far.partition_point(|place| self.is_before(*place, moved));

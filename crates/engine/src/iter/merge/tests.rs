@@ -210,8 +210,8 @@ fn a_merge_moves_as_one_sorted_list_does() {
     assert!(at_hand > 10_000, "{at_hand} steps");
 }
 
-/// Moves `list` to the entry with the head `to`, over versions that are older than `last`, or
-/// backward than `to`.
+/// Moves `list` to the entry with the head `to`, over versions that are older than `last`
+/// (backward: than `to`).
 fn pass_to(list: &mut ListCursor, to: Option<KeyHead>, last: Option<KeyHead>, backward: bool) {
     while list.head() != to {
         let (here, newer) = (list.head().unwrap(), if backward { to } else { last }.unwrap());

@@ -1,5 +1,5 @@
-//! Visits the entries of a merge: each is lent straight out of its table, without a step through
-//! the levels of cursors in between.
+//! Visits the entries of a merge. Each is lent directly from its table, without a step through the
+//! cursors in between.
 //!
 //! 1. Each source that is in a table hands out the cursor over that table, its *leaf*. The entry of
 //!    a leaf is known by its [`Rank`]; the least one comes next. After the visit its leaf moves by
@@ -108,7 +108,7 @@ enum Halt<E> {
     Alone(usize, Option<SeqNo>),
     /// The next entry is of a source that does not take part.
     Sort,
-    /// The visitor wants no more entries than that of this source.
+    /// The visitor wants no entries after that of this source.
     Last(usize),
     /// The next entry, if any, is not for the visitor.
     Left,
@@ -161,7 +161,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
                 continue;
             }
             let leaf = source.leaf();
-            // It may have moved since the head was kept.
+            // The leaf may have moved since the head was kept.
             let here = leaf.as_ref().and_then(|leaf| leaf.head());
             all.ranks[all.count] =
                 here.map_or_else(|| rank(head), |here| Rank::new(&here, direction));
@@ -326,7 +326,7 @@ impl SkippedEntries {
     }
 
     /// Skips an entry of this rank, after that of rank `visited`; returns whether too many of its
-    /// key were skipped. Not inlined, so that the visiting code stays small enough to be.
+    /// key were skipped. Not inlined, so that the visiting code stays small enough to be inlined.
     #[inline(never)]
     fn is_long(&mut self, rank: Rank, visited: Rank) -> bool {
         self.steps = if rank.has_key_of(self.last) { self.steps + 1 } else { 0 };
@@ -343,8 +343,8 @@ where
     /// Moves forward over entries with short keys, offering each to `visit` if its key differs from
     /// the one before. If the merge has moved on past the last key that was taken, returns the mark
     /// of that key, which determines it; `None` if the merge is on the last one taken, or has not
-    /// moved. Checks whether it `ends` at the end of each block. If `visit` panics, the merge is
-    /// off the end.
+    /// moved. Calls `ends` at the end of each block, and stops if it returns true. If `visit`
+    /// panics, the merge is off the end.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! What scans know of deleted keys, and what they learn.
+//! The deleted ranges that scans know, and the gaps that they find.
 //!
-//! A cursor looks up range tombstones and what earlier scans have learned in one place. Where it
-//! passes many keys without finding a visible one, it adds that to what is known
-//! ([`Gaps`]).
+//! A cursor looks up range tombstones, and the gaps that earlier scans have found, in one set of
+//! ranges. Where it passes many keys without finding a visible one, it adds that gap to the known
+//! ones ([`Gaps`]).
 
 use std::sync::Arc;
 
@@ -17,16 +17,17 @@ use crate::iter::gate::RangeGate;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 use crate::view::View;
 
-/// What a cursor knows of deleted ranges.
+/// The deleted ranges that a cursor knows.
 pub(super) struct KnownDeleted {
     /// The range tombstones, if there are any.
     tombstones: Option<Arc<RangeSet>>,
-    /// A cursor over them and what earlier scans have learned.
+    /// A cursor over them and the gaps that earlier scans have found.
     cursor: RangeCursor,
 }
 
 impl KnownDeleted {
-    /// What is known now for reads of `view` as of `seqno`, if anything is.
+    /// The deleted ranges that are known now, for reads of `view` as of `seqno`; `None` if there
+    /// are none.
     #[inline]
     pub(super) fn new(
         tombstones: Option<Arc<RangeSet>>,
@@ -45,7 +46,8 @@ impl KnownDeleted {
         self.cursor.deletes(key, seqno)
     }
 
-    /// What was written to `key` before this is deleted for readers as of `seqno`, or has expired.
+    /// The sequence number before which all writes to `key` are deleted for readers as of `seqno`,
+    /// or have expired.
     pub(super) fn covering(&self, key: &[u8], seqno: SeqNo) -> SeqNo {
         self.tombstones.as_ref().map_or(0, |set| set.covering(key, seqno))
     }
@@ -60,8 +62,9 @@ impl KnownDeleted {
         let none = Horizons::default();
         let expired = tombstones.as_ref().map_or(&none, |set| set.horizons());
         let gaps = store.engine.memory.gaps.load();
-        // A later scan may have learned of a gap what has expired since this one began, or what was
-        // deleted in a memtable that this one does not read, beside what was put there.
+        // A later scan may have found a gap only because entries have expired since this scan
+        // began, or because of deletions in a memtable that this scan does not read, and whose puts
+        // it would miss.
         let gaps = gaps.filter(|_| {
             store.engine.snapshots.expiry.are_published(expired) && is_newest(view, store)
         });
@@ -76,26 +79,26 @@ fn is_newest(view: &View, store: &Handle) -> bool {
     Arc::ptr_eq(&view.active, &store.engine.view.load().active)
 }
 
-/// A gap of keys in which nothing is visible, while a scan passes it.
+/// A gap, a range of keys in which nothing is visible, while a scan passes it.
 pub(super) struct Gap {
     /// Keys passed, and skips of many at once.
     keys: u32,
-    /// After as many, the scan stops.
+    /// The number of keys after which the scan stops.
     most: u32,
-    /// A key that was passed, near the first, if enough were.
+    /// A key near the first one passed, if enough keys were passed.
     start: Box<[u8]>,
-    /// Whether `start` is of this gap.
+    /// Whether `start` belongs to this gap.
     is_begun: bool,
-    /// By which the scan may skip tables. If a wrong filter of a user costs it keys, it must not
-    /// cost other scans theirs, so a scan that has skipped one learns nothing.
+    /// The gate by which the scan may skip tables. A scan that has skipped a table adds no gap:
+    /// keys that it misses because a user's filter is wrong must not be missed by other scans.
     gate: Option<Arc<RangeGate>>,
 }
 
-/// From the key with this number on, a gap is remembered.
+/// Number of passed keys from which a gap is remembered.
 const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
-/// A scan that keeps a gap looks for its other end, this many times as far as it has come.
+/// A scan that keeps a gap searches for its other end, among this many times the keys passed.
 const LOOK_FACTOR: u32 = 8;
-/// Most keys that it passes to find it.
+/// Most keys that this search passes.
 const MOST_LOOKED: u32 = 1 << 14;
 
 impl Gap {
@@ -104,7 +107,7 @@ impl Gap {
         Self { keys: 0, most: u32::MAX, start: Box::default(), is_begun: false, gate }
     }
 
-    /// Whether the scan shall look no further.
+    /// Whether the search has reached its limit of keys.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.keys >= self.most
@@ -138,7 +141,7 @@ impl Gap {
         }
     }
 
-    /// Whether it is long enough to be kept.
+    /// Whether the gap is long enough to be kept.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
         self.keys >= Gaps::FEWEST_KEYS && self.is_begun && !self.has_skipped()
@@ -176,8 +179,8 @@ impl VisibleCursor {
         current.is_some_and(|here| is_deleted_by(&mut self.deleted, here.key, here.seqno))
     }
 
-    /// On a deleted entry that was passed: moves the sources past what is deleted, or to the end of
-    /// the bounds, beyond which a block may be corrupt. Returns whether the entry was left.
+    /// On a deleted entry that was passed: moves the sources past the deleted range, or to the end
+    /// of the bounds, beyond which a block may be corrupt. Returns whether the entry was left.
     #[cold]
     pub(super) fn skip_deleted(&mut self) -> Result<bool> {
         let Some(known) = &self.deleted else { return Ok(false) };
@@ -188,9 +191,9 @@ impl VisibleCursor {
         self.merge.skip_deleted(known.cursor.covering(), from, to)
     }
 
-    /// Keeps the gap that a scan forward has passed, for later scans: to the current key, or to the
-    /// end of the range, beyond which tables are left out. A seek has begun anywhere within the
-    /// gap, so its start is looked for.
+    /// Keeps the gap that a forward scan has passed, for later scans. The gap ends at the current
+    /// key, or at the end of the range, beyond which tables are left out. The seek may have begun
+    /// anywhere within the gap, so its start is searched for.
     #[cold]
     pub(super) fn learn(&mut self) {
         let start = self.bounds.from.as_slice().max(&self.gap.start).to_vec();
@@ -200,7 +203,8 @@ impl VisibleCursor {
         self.learn_gap(gap);
     }
 
-    /// As `learn`, of a scan backward: from after the current key, or from the start of the range.
+    /// As `learn`, for a backward scan: the gap begins after the current key, or at the start of
+    /// the range.
     #[cold]
     pub(super) fn learn_back(&mut self) {
         let end = Bounds::after(&self.gap.start);
@@ -212,7 +216,7 @@ impl VisibleCursor {
     }
 
     /// A key at or before `key` from which on nothing is visible up to `key`, if a limited search
-    /// among what this cursor reads from succeeds.
+    /// through the sources of this cursor succeeds.
     fn start_of_gap(&self, key: &[u8]) -> Option<Vec<u8>> {
         let bounds = Bounds { from: Vec::new(), to: Some(key.to_vec()) };
         let mut look = self.look_within(bounds)?;
@@ -232,7 +236,7 @@ impl VisibleCursor {
         look.found_or_reached().filter(|_| !look.gap.has_skipped()).map(<[u8]>::to_vec)
     }
 
-    /// A cursor over what this one reads from, which stops after a number of keys.
+    /// A cursor over the sources of this one, which stops after a number of keys.
     fn look_within(&self, bounds: Bounds) -> Option<Self> {
         let tombstones = self.deleted.as_ref().and_then(|known| known.tombstones.clone());
         let view = Arc::clone(&self._view);
@@ -242,13 +246,13 @@ impl VisibleCursor {
         Some(look)
     }
 
-    /// The key that a search found, or that it has reached and not passed.
+    /// The key that a search has found, or has reached but not passed.
     fn found_or_reached(&self) -> Option<&[u8]> {
         self.key().or_else(|| self.merge.internal_key().map(|internal| internal.key))
     }
 
     /// Adds a gap, if the view is known to hold everything up to the cursor's sequence number. If
-    /// the memtable was frozen between pinning the view and reading that number, something may be
+    /// the memtable was frozen between pinning the view and reading that number, some writes may be
     /// in the next memtable.
     fn learn_gap(&mut self, gap: RangeTombstone) {
         let engine = &self.store.engine;

@@ -1,7 +1,7 @@
 //! Keys whose newest visible version is a merge operand.
 //!
-//! The value is looked up apart from the merge ([`Engine::merged_value`]), which stays where it is:
-//! so a scan goes on as from any other key, in either direction.
+//! The value is looked up separately ([`Engine::merged_value`]), and the merge cursor stays where
+//! it is, so a scan continues as from any other key, in either direction.
 
 use trommel_base::{CursorHints, Slice};
 
@@ -9,8 +9,8 @@ use super::{Position, VisibleCursor};
 use crate::error::Result;
 
 impl VisibleCursor {
-    /// On an operand that is the newest visible version of its key: becomes positioned on the key,
-    /// if it has a value. Returns whether it has.
+    /// On an operand that is the newest visible version of its key: positions the cursor on the
+    /// key, if it has a value. Returns whether it has.
     #[cold]
     #[inline(never)]
     pub(super) fn settle_on_operand(&mut self) -> Result<bool> {
@@ -34,7 +34,7 @@ impl VisibleCursor {
         }
     }
 
-    /// The value of the key that a scan backward has passed, whose newest visible version is an
+    /// The value of the key that a backward scan has passed, whose newest visible version is an
     /// operand; none if the key is before the range.
     #[cold]
     #[inline(never)]

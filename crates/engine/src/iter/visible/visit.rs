@@ -18,8 +18,8 @@ impl VisibleCursor {
         self.visit_each::<false>(visit)
     }
 
-    /// As `visit`. If `CHECKS`, each entry is checked against what is known to be deleted. A gap
-    /// that a scan has learned must be checked as a range tombstone is: skipping it moves the
+    /// As `visit`. If `CHECKS`, each entry is checked against the deleted ranges that are known. A
+    /// gap that a scan has found must be checked like a range tombstone: skipping it moves the
     /// source of the tombstones past their range, and may leave that of the values in it.
     #[inline(always)]
     fn visit_each<const CHECKS: bool>(
@@ -116,8 +116,8 @@ impl VisibleCursor {
         left
     }
 
-    /// As `visit`, among range tombstones or gaps. Apart from the visits of other cursors, which
-    /// check no entry for them.
+    /// As `visit`, with range tombstones or gaps. Separate from the visits of other cursors, which
+    /// need not check each entry.
     #[cold]
     #[inline(never)]
     fn visit_among_deleted(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {

@@ -121,6 +121,17 @@ fn retired_phrases_are_found_as_whole_words() {
     assert_eq!(retired_in(" Reinforced, and shown in forced mode."), None);
 }
 
+/// A reader who knows RocksDB has no more terms than these to learn.
+const MOST_TERMS: usize = 30;
+
+#[test]
+fn the_glossary_is_short() {
+    let page = std::fs::read_to_string(root().join("docs/glossary.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| ")).count();
+    // The first row is the head.
+    assert!((2..=MOST_TERMS + 1).contains(&rows), "{} terms of at most {MOST_TERMS}", rows - 1);
+}
+
 #[test]
 fn type_names_occur_once_in_a_crate() {
     let mut places: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();

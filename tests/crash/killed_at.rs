@@ -144,7 +144,7 @@ fn sum(counts: &[usize]) -> u64 {
 /// The work of every seed has at least this many calls; fewer would mean that no child was killed.
 const FEWEST: u64 = 180;
 
-/// Kills children at every `step`th call, or in plain `cargo test` at one in five of these, for one
+/// Kills children at every `step`th call, or in plain `cargo test` at one in nine of these, for one
 /// seed after another until the scaled `floor` of calls is reached: some seeds make three times as
 /// many calls as others.
 fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {

@@ -20,8 +20,8 @@
 //! * [`opening`]: locks, readers, leftovers, and directories that are not stores.
 //! * [`history`]: bugs of other stores, and the tests that would catch them here.
 //!
-//! A failure prints one line that runs its case again. The largest lanes run a sixteenth of the
-//! promised cases, those that enumerate a fifth, and the others a quarter; with `TROMMEL_LANES=ci`
+//! A failure prints one line that runs its case again. The largest lanes run a 32nd of the
+//! promised cases, those that enumerate a ninth, and the others a quarter; with `TROMMEL_LANES=ci`
 //! the largest run a quarter, and the others all. `TROMMEL_SCALE=1` runs all, `TROMMEL_SCALE=20`
 //! twenty times as many, and `TROMMEL_FIRST_SEED=n` starts from another seed.
 

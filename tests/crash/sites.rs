@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trommel_sim::{Failure, Fault, OpKind};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds, scale};
 
 use crate::faults::{file_kind, run};
 use crate::settings::only;
 use crate::trouble::{CutDown, Trouble};
 use trommel_tests::watchdog;
 
-/// Number of workloads to observe, and to run with failures.
+/// Number of workloads to observe, and to run with failures, in the project's CI.
 const WORKLOADS: u64 = 8;
 
 type Site = (OpKind, &'static str);
@@ -167,7 +167,8 @@ const LEAST: u64 = 3;
 fn every_site_fails_in_every_way() {
     let mut counters = Counters::new("crash/every_site_fails_in_every_way");
     let mut all = BTreeSet::new();
-    for seed in first_seed()..first_seed() + WORKLOADS {
+    let workloads = rounds(WORKLOADS);
+    for seed in first_seed()..first_seed() + workloads {
         let sites = sites(seed);
         all.extend(sites.keys().copied());
         fail_at(seed, &sites, &|_| true, &mut counters);
@@ -186,7 +187,7 @@ fn every_site_fails_in_every_way() {
     };
     // Sites that few workloads have, such as the link of a backup, are searched for in more
     // workloads.
-    for seed in (first_seed() + WORKLOADS..).take(8 * WORKLOADS as usize) {
+    for seed in (first_seed() + workloads..).take(8 * WORKLOADS as usize) {
         let seldom = seldom(&counters);
         if seldom.is_empty() {
             break;

@@ -1,8 +1,8 @@
 //! Runs the lanes, and records their results.
 //!
 //! A *lane* is a test that searches: crash images, failing disks, damaged files, random histories,
-//! schedules. `cargo test` runs the largest with a sixteenth of the promised cases, those that
-//! enumerate with a fifth, and the others with a quarter. This program runs them and keeps what
+//! schedules. `cargo test` runs the largest with a 32nd of the promised cases, those that
+//! enumerate with a ninth, and the others with a quarter. This program runs them and keeps what
 //! they counted, again and again with other seeds, or with a bug planted in the store.
 //!
 //! * [`binaries`]: builds and lists the test binaries of this package.

@@ -36,7 +36,7 @@
 //! * [`report`]: the filter report, against the requested filters and against theory.
 //!
 //! A failing sequence prints the command that plays it again, and a shorter one that still fails.
-//! The longest runs play a sixteenth of the promised sequences, the others a quarter; with
+//! The longest runs play a 32nd of the promised sequences, the others a quarter; with
 //! `TROMMEL_LANES=ci` four times as many. `TROMMEL_SCALE=n` plays n times as many as promised, and
 //! `TROMMEL_FIRST_SEED=n` starts elsewhere.
 

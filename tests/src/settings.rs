@@ -18,11 +18,11 @@ pub fn scale() -> u64 {
 
 /// How many of the `full` cases that are promised a large lane goes through: `TROMMEL_SCALE` times
 /// as many. Where it is not set, a quarter in the project's CI (`TROMMEL_LANES=ci`), and a
-/// sixteenth elsewhere, so that `cargo test` stays short; at least eight.
+/// 32nd elsewhere, so that `cargo test` stays short; at least eight.
 pub fn cases(full: u64) -> u64 {
     match number::<u64>("TROMMEL_SCALE") {
         Some(scale) => full * scale,
-        None => full.div_ceil(if is_ci() { 4 } else { 16 }).max(full.min(8)),
+        None => full.div_ceil(if is_ci() { 4 } else { 32 }).max(full.min(8)),
     }
 }
 
@@ -36,11 +36,11 @@ pub fn rounds(full: u64) -> u64 {
 }
 
 /// A lane that enumerates cases goes through one in this many, evenly: through all with
-/// `TROMMEL_SCALE` and in the project's CI, and one in five elsewhere. It is odd, because the kind
+/// `TROMMEL_SCALE` and in the project's CI, and one in nine elsewhere. It is odd, because the kind
 /// of a case often depends on whether its number is a multiple of two, four or sixteen.
 pub fn stride() -> usize {
     let is_whole = is_ci() || number::<u64>("TROMMEL_SCALE").is_some();
-    if is_whole { 1 } else { 5 }
+    if is_whole { 1 } else { 9 }
 }
 
 fn is_ci() -> bool {

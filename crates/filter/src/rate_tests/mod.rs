@@ -89,46 +89,54 @@ fn confirm(kind: FilterKind, cells: &[(f64, u64)]) {
 }
 
 /// Every method is used: queries up to about 23.4 bits, then parts, and bits for a single key.
-const QUICK: [(f64, u64); 12] = [
+const QUICK: [(f64, u64); 10] = [
     (10.0, 1),
     (10.0, 60),
     (10.0, 100),
     (10.0, 300),
     (10.0, 1_000),
     (10.0, 6_700),
-    (10.0, 1_000_000),
     (16.0, 10_000),
     (23.4, 10_000),
     (28.0, 1_000),
     (32.0, 10_000),
-    (40.0, 10_000),
 ];
+
+/// Measured in the project's CI only: half of the time of all cells.
+const SLOW: [(f64, u64); 2] = [(10.0, 1_000_000), (40.0, 10_000)];
+
+/// The cells of every kind.
+fn cells() -> Vec<(f64, u64)> {
+    let is_ci = std::env::var("TROMMEL_LANES").is_ok_and(|size| size == "ci");
+    let slow: &[_] = if is_ci { &SLOW } else { &[] };
+    [&QUICK, slow].concat()
+}
 
 #[test]
 fn standard_rates_are_as_expected() {
-    confirm(FilterKind::Standard, &QUICK);
+    confirm(FilterKind::Standard, &cells());
 }
 
 #[test]
 fn blocked_rates_are_as_expected() {
-    confirm(FilterKind::Blocked, &QUICK);
+    confirm(FilterKind::Blocked, &cells());
 }
 
 #[test]
 fn paired_rates_are_as_expected() {
-    confirm(FilterKind::Paired, &QUICK);
+    confirm(FilterKind::Paired, &cells());
 }
 
 #[test]
 fn ribbon_rates_are_as_announced() {
-    confirm(FilterKind::Ribbon, &QUICK);
+    confirm(FilterKind::Ribbon, &cells());
     // Between whole columns.
     confirm(FilterKind::Ribbon, &[(5.0, 1_000), (8.65, 50_000), (14.5, 50_000)]);
 }
 
 #[test]
 fn fuse_rates_are_as_expected() {
-    confirm(FilterKind::Fuse, &QUICK);
+    confirm(FilterKind::Fuse, &cells());
     // At whole bits, and between them.
     confirm(FilterKind::Fuse, &[(9.0, 1_000), (4.95, 1_000), (8.65, 50_000), (14.5, 50_000)]);
 }

@@ -43,7 +43,8 @@ pub fn stride() -> usize {
     if is_whole { 1 } else { 9 }
 }
 
-fn is_ci() -> bool {
+/// Whether this is a run of the project's CI: `TROMMEL_LANES=ci`.
+pub fn is_ci() -> bool {
     std::env::var("TROMMEL_LANES").is_ok_and(|size| size == "ci")
 }
 

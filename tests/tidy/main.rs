@@ -4,6 +4,7 @@
 //! * [`arrows`]: dependencies between crates.
 //! * [`knots`]: modules of a crate that reach each other.
 //! * [`language`]: retired words, type names that occur twice, commit subjects.
+//! * [`licenses`]: licenses of dependencies, in the project's CI.
 //! * [`sizes`]: long functions and long files.
 //! * [`fields`]: structs with many visible fields.
 //! * [`unsafe_list`]: docs/unsafe.md against the sources.
@@ -29,6 +30,8 @@ mod knots;
 mod language;
 #[cfg(test)]
 mod leavings;
+#[cfg(test)]
+mod licenses;
 #[cfg(test)]
 mod planted;
 #[cfg(test)]

@@ -6,7 +6,7 @@ pub(crate) use std::sync::OnceLock;
 #[cfg(not(feature = "std"))]
 use alloc::boxed::Box;
 
-/// `std::sync::OnceLock`, except that threads that come at the same time may each compute the value.
+/// `std::sync::OnceLock`, except that several threads may compute the value at the same time.
 #[cfg(not(feature = "std"))]
 pub(crate) struct OnceLock<T>(once_cell::race::OnceBox<T>);
 

@@ -71,7 +71,9 @@
 //! arithmetic of budgets.
 //!
 //! # Operations
-//! [`Stats`] counts; [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`],
+//! [`Stats`] counts, and [`LatencyStats`] has the times of each [`TimedOperation`], of one in
+//! [`LATENCY_SAMPLE`]; a [`BackgroundTrace`] shows background work as a time line, and a
+//! [`MetricsFile`] has the metrics for other processes. [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`],
 //! [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and [`Healthy`] read what is
 //! intact in a corrupt store. The modules [`inspect`], [`dump`] and [`trace`] read single files,
 //! move entries, and record lookups; [`vfs`] is the file system below.
@@ -82,7 +84,7 @@
 //! # Features
 //! None is on by default. `zstd`: block compression with zstd, which compiles C. `tracing`:
 //! background work and write stalls as events of the crate `tracing`. `serde`: [`Stats`] and its
-//! parts can be serialized.
+//! parts can be serialized. `metrics`: [`Stats`] through the crate `metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -90,6 +92,7 @@ mod access;
 mod advice;
 mod ascending;
 mod background;
+mod background_trace;
 mod backlog;
 mod batch;
 mod bounds;
@@ -115,7 +118,10 @@ mod environment;
 mod error;
 mod events;
 mod expiry;
+#[cfg(feature = "metrics")]
+mod facade;
 mod false_positives;
+mod families;
 mod files;
 mod filter_kinds;
 mod filter_policy;
@@ -137,6 +143,7 @@ mod jobs;
 mod keyspace;
 mod keyspace_stats;
 mod keyspaces;
+mod latencies;
 mod levels;
 mod limiter;
 mod live_keys;
@@ -181,12 +188,14 @@ mod store_files;
 mod store_memory;
 mod sync;
 mod table_writer;
+mod timer;
 pub mod trace;
 mod transaction;
 mod user_filters;
 mod verify;
 mod version;
 mod view;
+mod watch;
 mod workers;
 mod write;
 mod write_queue;
@@ -195,6 +204,7 @@ pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
 };
 pub use background::BackgroundError;
+pub use background_trace::BackgroundTrace;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
 pub use bounds::KeyRange;
 pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
@@ -216,6 +226,7 @@ pub use job_counters::Stall;
 pub use keyspace::{Keyspace, KeyspaceBatch, KeyspaceSnapshot, KeyspaceTransaction};
 pub use keyspace_stats::KeyspaceStats;
 pub use keyspaces::KeyspaceOptions;
+pub use latencies::{LATENCY_SAMPLE, LatencyStats, TimedOperation};
 pub use lookup_trace::LookupTrace;
 pub use merge_failure::{MergeCause, MergeFailure};
 pub use merge_operator::{InvalidSet, Merge, MergeOperator, SetItems};
@@ -249,6 +260,7 @@ pub use trommel_tuning as tuning;
 pub use trommel_vfs as vfs;
 pub use user_filters::{FilterChoice, FilterContext, FilterReason, PolicyReport, UserFilterPolicy};
 pub use verify::VerifyReport;
+pub use watch::MetricsFile;
 
 /// The groups of [`Options`], which its closures change.
 pub mod settings {

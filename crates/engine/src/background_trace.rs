@@ -8,8 +8,8 @@
 //!    thousand times a second at most.
 //! 3. The first error of the output ends the recording, and [`BackgroundTrace::finish`] returns it.
 //!
-//! Source: the array form of the
-//! [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+//! Source: the array form of the Trace Event Format, as Perfetto's
+//! [documentation](https://perfetto.dev/docs/getting-started/other-formats) describes it.
 
 use std::cell::Cell;
 use std::fmt::Write as _;

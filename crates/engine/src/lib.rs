@@ -73,10 +73,11 @@
 //! # Operations
 //! [`Stats`] counts, and [`LatencyStats`] has the times of each [`TimedOperation`], of one in
 //! [`LATENCY_SAMPLE`]; a [`BackgroundTrace`] shows background work as a time line, and a
-//! [`MetricsFile`] has the metrics for other processes. [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`],
-//! [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and [`Healthy`] read what is
-//! intact in a corrupt store. The modules [`inspect`], [`dump`] and [`trace`] read single files,
-//! move entries, and record lookups; [`vfs`] is the file system below.
+//! [`MetricsFile`] has the metrics for other processes. [`Db::checkpoint`] copies;
+//! [`VerifyReport`], [`RecoveryReport`], [`RepairReport`] and [`Damage`] report corruption;
+//! [`Degraded`] and [`Healthy`] read what is intact in a corrupt store. The modules [`inspect`],
+//! [`dump`] and [`trace`] read single files, move entries, and record lookups; [`vfs`] is the file
+//! system below.
 //!
 //! # Errors
 //! [`Error`] says what went wrong and where, [`Error::kind`] what to do about it.

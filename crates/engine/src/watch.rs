@@ -38,9 +38,9 @@ impl Db {
         self.engine().statistics.latencies.switch(is_on);
     }
 
-    /// The times of operations, as measured while [`Db::measure_latencies`] was on, since the counters
-    /// were reset: one entry for each [`TimedOperation`](crate::TimedOperation), or none if they were
-    /// never measured.
+    /// The times of operations, as measured while [`Db::measure_latencies`] was on, since the
+    /// counters were reset: one entry for each [`TimedOperation`](crate::TimedOperation), or none
+    /// if they were never measured.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -57,8 +57,8 @@ impl Db {
     }
 
     /// Records flushes, compactions, rebuilds of filters, syncs of the log and stalls of writers to
-    /// `trace`, from now on and until the trace is finished. Several stores may record to one trace;
-    /// a store records to the last one given. Work that fails is not recorded.
+    /// `trace`, from now on and until the trace is finished. Several stores may record to one
+    /// trace; a store records to the last one given. Work that fails is not recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -76,8 +76,8 @@ impl Db {
 
     /// Writes [`Db::openmetrics`] to the file at `path` now and then at this interval, in a thread
     /// of its own, until the returned value is dropped or the store is closed. Each time the file
-    /// is replaced as a whole, by way of `path` with `.tmp` appended, so a reader never sees a part.
-    /// For other processes: `trommel top`, and collectors that read files.
+    /// is replaced as a whole, by way of `path` with `.tmp` appended, so a reader never sees a
+    /// part. For other processes: `trommel top`, and collectors that read files.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if `path` is in the store's directory; [`Error::Closed`];
@@ -140,8 +140,8 @@ impl Db {
 }
 
 /// A file with the metrics of a store, which is kept up to date: see
-/// [`Db::write_metrics`](crate::Db::write_metrics). When this is dropped while the store is open, it
-/// is written a last time, and stays.
+/// [`Db::write_metrics`](crate::Db::write_metrics). When this is dropped while the store is open,
+/// it is written a last time, and stays.
 #[derive(Debug)]
 #[must_use = "dropped, it writes nothing more"]
 pub struct MetricsFile {

@@ -39,7 +39,7 @@ impl Frame {
     pub(super) fn of(now: &Watched, before: Option<&Watched>) -> Self {
         let mut parts = vec![store(now, before), levels(now), filters(now)];
         if let Ok(published) = &now.published {
-            let counters = Counters {
+            let counters = TwoMoments {
                 now: &published.metrics,
                 before: before.and_then(|before| Some(&before.published.as_ref().ok()?.metrics)),
                 seconds: before.map_or(0.0, |before| (now.at - before.at).as_secs_f64()),
@@ -170,13 +170,13 @@ fn filters(now: &Watched) -> Part {
 }
 
 /// The writer's counters now and at the frame before.
-struct Counters<'a> {
+struct TwoMoments<'a> {
     now: &'a Metrics,
     before: Option<&'a Metrics>,
     seconds: f64,
 }
 
-impl Counters<'_> {
+impl TwoMoments<'_> {
     /// By how much a counter has grown; `None` after a reset.
     fn growth(&self, sample: &str) -> Option<f64> {
         let growth = self.now.get(sample)? - self.before?.get(sample)?;

@@ -68,14 +68,14 @@ pub(crate) struct TopArgs {
 }
 
 /// The store that is watched.
-enum Source<'a> {
+enum TopSource<'a> {
     /// That of the shell.
     Open(&'a Db),
     /// One that another process may write to.
     Followed(Follower),
 }
 
-impl Source<'_> {
+impl TopSource<'_> {
     fn db(&self) -> &Db {
         match self {
             Self::Open(db) => db,
@@ -115,12 +115,12 @@ pub(crate) fn run(
     let source = match session.open {
         Some(db) => {
             args.store.reject_db()?;
-            Source::Open(db)
+            TopSource::Open(db)
         }
         None => {
             let dir = args.store.dir()?;
             let options = Base::of(&dir, &Options::default()).options;
-            Source::Followed(Db::open_follower(dir, options)?)
+            TopSource::Followed(Db::open_follower(dir, options)?)
         }
     };
     let look = || source.look(args.metrics.as_deref());

@@ -306,7 +306,7 @@ mod tests {
                 scope.spawn(move || {
                     for nth in 0..1500_u32 {
                         let key = nth.wrapping_mul(0x9e37_79b9).rotate_left(writer);
-                        db.put(key.to_be_bytes(), [writer as u8; 500]).unwrap();
+                        db.put(format!("{key:08x}"), [writer as u8; 500]).unwrap();
                         if nth % 500 == 0 {
                             db.put_with("synced", [], WriteOptions::sync()).unwrap();
                         }

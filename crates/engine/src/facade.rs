@@ -47,9 +47,9 @@ mod tests {
     fn a_recorder_gets_what_the_text_says() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
         db.measure_latencies(true);
-        (0..1000_u32).for_each(|key| _ = db.put(key.to_be_bytes(), "value").unwrap());
+        (0..1000_u32).for_each(|key| _ = db.put(format!("{key}"), "value").unwrap());
         db.flush().unwrap();
-        (500..1500_u32).for_each(|key| _ = db.get(key.to_be_bytes()).unwrap());
+        (500..1500_u32).for_each(|key| _ = db.get(format!("{key}")).unwrap());
         db.wait_idle().unwrap();
 
         let recorder = DebuggingRecorder::new();

@@ -31,7 +31,6 @@ use crate::conflict::{Conflict, Expected};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::keyspaces::{KeyspaceState, Part};
-use crate::latencies::TimedOperation;
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
 use crate::space::{KeyBuffer, MARKER, Space, is_marked};
@@ -593,13 +592,7 @@ impl Transaction {
             return Ok(self.seqno());
         }
         let engine = &self.store().engine;
-        let commit = || self.commit_state(state, options);
-        let latencies = &engine.statistics.latencies;
-        let outcome = match latencies.samples() {
-            true => latencies.timed(TimedOperation::Write, commit),
-            false => commit(),
-        };
-        outcome.map_err(|error| engine.name_conflict(error))
+        self.commit_state(state, options).map_err(|error| engine.name_conflict(error))
     }
 
     fn commit_state(&self, state: TransactionState, options: WriteOptions) -> Result<SeqNo> {

@@ -14,15 +14,13 @@ use crate::bounds::Bounds;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::keyspaces::{KeyspaceState, Part};
-use crate::latencies::TimedOperation;
 use crate::options::WriteOptions;
 use crate::space::{CATALOG_ID, KeyBuffer, Space, id_of, is_marked};
 use crate::sync::RwLockReadGuard;
 
 impl Engine {
-    /// Writes one operation on a key of this part. Always inlined: a call costs a put without a log
-    /// 50 of its 880 instructions.
-    #[inline(always)]
+    /// Writes one operation on a key of this part.
+    #[inline]
     pub(crate) fn write_in(
         &self,
         part: Part<'_>,
@@ -31,11 +29,6 @@ impl Engine {
         value: &[u8],
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let latencies = &self.statistics.latencies;
-        if latencies.samples() {
-            let write = || self.write_in(part, kind, key, value, options);
-            return latencies.timed(TimedOperation::Write, write);
-        }
         match part {
             Part::Default if !is_marked(key) => {
                 if kind == OpKind::Merge {
@@ -102,11 +95,6 @@ impl Engine {
         new: Option<&[u8]>,
         options: WriteOptions,
     ) -> Result<bool> {
-        let latencies = &self.statistics.latencies;
-        if latencies.samples() {
-            let write = || self.compare_and_set_in(part, key, expected, new, options);
-            return latencies.timed(TimedOperation::Write, write);
-        }
         let (_entered, space) = match part {
             Part::Default if !is_marked(key) => (None, Space::Plain),
             _ => self.enter(part)?,
@@ -140,11 +128,6 @@ impl Engine {
         batch: &WriteBatch,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let latencies = &self.statistics.latencies;
-        if latencies.samples() {
-            let write = || self.write_physical(batch, options);
-            return latencies.timed(TimedOperation::Write, write);
-        }
         let (sealed, conditions) = (Batch::Sealed(batch.seal()?), batch.conditions());
         if conditions.is_empty() {
             return self.write(sealed, options);

@@ -127,7 +127,8 @@ impl Engine {
         }
     }
 
-    /// Syncs all logs.
+    /// Syncs all logs. Not inlined into each write, few of which sync.
+    #[inline(never)]
     pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
         let start = self.statistics.begin_work();
         self.writes.rotated.sync().map_err(|error| self.poison(error))?;

@@ -465,9 +465,7 @@ struct LevelTables<'a> {
 }
 
 impl<'a> LevelTables<'a> {
-    /// The next table and its span of the pending keys. Always inlined: a call costs a multi-get 6
-    /// of its 403 instructions for each key.
-    #[inline(always)]
+    /// The next table and its span of the pending keys.
     fn next(&mut self, batch: &MultiGet<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
         if self.is_sorted { self.next_of_run(batch) } else { self.next_run(batch) }
     }

@@ -30,6 +30,8 @@ mod book {
     struct Merging;
     #[doc = include_str!("../../docs/book/operations.md")]
     struct Operations;
+    #[doc = include_str!("../../docs/book/watching.md")]
+    struct Watching;
     #[doc = include_str!("../../docs/book/program/replay.md")]
     struct Replay;
 }

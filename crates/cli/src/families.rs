@@ -30,6 +30,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
     (
         "Look inside",
         &[
+            "top",
             "stats",
             "levels",
             "filters",

@@ -300,6 +300,12 @@ impl Background {
         self.workers.get().inspect(|served| served.relieve()).is_some()
     }
 
+    /// Whether a flush is running, and the number of running compactions.
+    pub(crate) fn running_jobs(&self) -> (bool, usize) {
+        let state = lock(&self.state);
+        (state.flushing, state.busy.compactions())
+    }
+
     /// Whether no worker would take a job now.
     pub(crate) fn is_busy(&self) -> bool {
         self.workers.get().is_some_and(Served::is_busy)

@@ -1325,7 +1325,8 @@ impl Db {
         self.engine().explain_in(Part::Default, key.as_ref())
     }
 
-    /// [`Db::stats`] and the filters of [`Db::filter_report`] as OpenMetrics text, for Prometheus
+    /// [`Db::stats`], the filters of [`Db::filter_report`] and the histograms of
+    /// [`Db::latencies`] as OpenMetrics text, for Prometheus
     /// and compatible systems to scrape: serve it as `application/openmetrics-text; version=1.0.0`.
     /// All names begin with `trommel_`.
     ///
@@ -1337,7 +1338,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn openmetrics(&self) -> String {
-        crate::openmetrics::text(&self.stats(), &self.filter_report())
+        crate::openmetrics::text(&self.engine().metric_families())
     }
 
     /// Recommends filters for each level, from the lookups since the counters were reset, for the

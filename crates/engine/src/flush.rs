@@ -12,12 +12,14 @@ use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryRef};
 
+use crate::background_trace::Detail;
 use crate::compaction::merge::{DropRule, EntryFate};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::expiry::TimeMarks;
 use crate::files::log_path;
 use crate::folding::{Folding, FoldingOperators, Kept};
+use crate::latencies::TimedOperation;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
@@ -62,6 +64,8 @@ impl Engine {
         let time = start.elapsed();
         self.statistics.jobs.count_flush(bytes, time);
         crate::events::flushed(bytes, time);
+        let details = [("bytes", Detail::Number(bytes))];
+        self.statistics.end_work(TimedOperation::Flush, Some(start), &details);
         Ok(())
     }
 

@@ -72,11 +72,13 @@
 //! arithmetic of budgets.
 //!
 //! # Operations
-//! [`Stats`] holds the counters; [`Db::checkpoint`] copies the store; [`VerifyReport`],
-//! [`RecoveryReport`], [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and
-//! [`Healthy`] read the intact data of a corrupt store. The modules [`inspect`], [`dump`] and
-//! [`trace`] read single files, move entries, and record lookups; [`vfs`] is the interface to the
-//! file system.
+//! [`Stats`] holds the counters, and [`LatencyStats`] the times of each [`TimedOperation`], of one in
+//! [`LATENCY_SAMPLE`]; a [`BackgroundTrace`] shows background work as a time line, and a
+//! [`MetricsFile`] has the metrics for other processes. [`Db::checkpoint`] copies the store;
+//! [`VerifyReport`], [`RecoveryReport`], [`RepairReport`] and [`Damage`] report corruption;
+//! [`Degraded`] and [`Healthy`] read the intact data of a corrupt store. The modules [`inspect`],
+//! [`dump`] and [`trace`] read single files, move entries, and record lookups; [`vfs`] is the
+//! interface to the file system.
 //!
 //! # Errors
 //! An [`Error`] describes what went wrong and where; [`Error::kind`] returns what to do about it.
@@ -84,7 +86,7 @@
 //! # Features
 //! None is on by default. `zstd`: block compression with zstd, which compiles C. `tracing`:
 //! background work and write stalls as events of the crate `tracing`. `serde`: [`Stats`] and its
-//! parts can be serialized.
+//! parts can be serialized. `metrics`: [`Stats`] through the crate `metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -92,6 +94,7 @@ mod access;
 mod advice;
 mod ascending;
 mod background;
+mod background_trace;
 mod backlog;
 mod batch;
 mod bounds;
@@ -117,7 +120,10 @@ mod environment;
 mod error;
 mod events;
 mod expiry;
+#[cfg(feature = "metrics")]
+mod facade;
 mod false_positives;
+mod families;
 mod files;
 mod filter_kinds;
 mod filter_policy;
@@ -139,6 +145,7 @@ mod jobs;
 mod keyspace;
 mod keyspace_stats;
 mod keyspaces;
+mod latencies;
 mod levels;
 mod limiter;
 mod live_keys;
@@ -183,12 +190,14 @@ mod store_files;
 mod store_memory;
 mod sync;
 mod table_writer;
+mod timer;
 pub mod trace;
 mod transaction;
 mod user_filters;
 mod verify;
 mod version;
 mod view;
+mod watch;
 mod workers;
 mod write;
 mod write_queue;
@@ -197,6 +206,7 @@ pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
 };
 pub use background::BackgroundError;
+pub use background_trace::BackgroundTrace;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
 pub use bounds::KeyRange;
 pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
@@ -218,6 +228,7 @@ pub use job_counters::Stall;
 pub use keyspace::{Keyspace, KeyspaceBatch, KeyspaceSnapshot, KeyspaceTransaction};
 pub use keyspace_stats::KeyspaceStats;
 pub use keyspaces::KeyspaceOptions;
+pub use latencies::{LATENCY_SAMPLE, LatencyStats, TimedOperation};
 pub use lookup_trace::LookupTrace;
 pub use merge_failure::{MergeCause, MergeFailure};
 pub use merge_operator::{InvalidSet, Merge, MergeOperator, SetItems};
@@ -251,6 +262,7 @@ pub use trommel_tuning as tuning;
 pub use trommel_vfs as vfs;
 pub use user_filters::{FilterChoice, FilterContext, FilterReason, PolicyReport, UserFilterPolicy};
 pub use verify::VerifyReport;
+pub use watch::MetricsFile;
 
 /// The groups of [`Options`], which its closures change.
 pub mod settings {

@@ -130,6 +130,7 @@ impl Engine {
     pub(crate) fn reset_stats(&self) {
         self.statistics.counters.reset();
         self.statistics.jobs.reset();
+        self.statistics.latencies.reset();
         self.background.limiter.reset_limited_bytes();
     }
 
@@ -184,6 +185,7 @@ impl Engine {
 
     fn background_stats(&self) -> BackgroundStats {
         let (jobs, version) = (&self.statistics.jobs, self.version());
+        let (is_flushing, compacting) = self.background.running_jobs();
         let filter = self.options.load().compaction.compaction_filter.clone();
         let (filter_removed, filter_replaced, filter_failures) =
             filter.map_or((0, 0, 0), |filter| filter.counts());
@@ -192,6 +194,7 @@ impl Engine {
                 count: jobs.get(JobCounter::Flushes),
                 bytes: jobs.get(JobCounter::FlushBytes),
                 time: jobs.time(JobCounter::FlushTime),
+                running: u64::from(is_flushing),
             },
             compactions: CompactionStats {
                 count: jobs.get(JobCounter::Compactions),
@@ -200,6 +203,7 @@ impl Engine {
                 bytes_read: jobs.get(JobCounter::CompactionBytesRead),
                 bytes_written: jobs.get(JobCounter::CompactionBytesWritten),
                 time: jobs.time(JobCounter::CompactionTime),
+                running: compacting as u64,
                 filter_removed,
                 filter_replaced,
                 filter_failures,
@@ -367,12 +371,17 @@ mod tests {
             "flushes",
             "flush_bytes",
             "flush_time",
+            "running_flushes",
             "compactions",
             "shared_compactions",
             "trivial_moves",
             "compaction_bytes_read",
             "compaction_bytes_written",
             "compaction_time",
+            "running_compactions",
+            "filter_removed",
+            "filter_replaced",
+            "filter_failures",
             "filter_time",
             "filter_rebuilds",
             "filter_rebuild_bytes_read",
@@ -381,6 +390,9 @@ mod tests {
             "filter_rebuilds_queued",
             "spare_file_bytes",
             "compaction_debt",
+            "range_tombstones",
+            "deleted_bytes",
+            "expiry_horizon",
             "rate_limited_bytes",
             "stalled_by_memtables",
             "stalled_by_level_0",

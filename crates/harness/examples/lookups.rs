@@ -3,12 +3,13 @@
 //!
 //! ```sh
 //! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY] \
-//!     [FILTERS]
+//!     [FILTERS] [timed]
 //! ```
 //! KEYS (default 2000000) is the number of keys in each tree; they have even numbers, so odd
 //! numbers are absent. RUNS (default 12) is the number of runs in level 0. READS (default 1000000)
 //! are made in each of ROUNDS (default 5); the best round counts. ONLY selects rows by the start of
-//! their name, such as `deep` or `runs-missing`. FILTERS is a filter policy other than the default.
+//! their name, such as `deep` or `runs-missing`. FILTERS is a filter policy other than the default,
+//! or `-`. With `timed`, the stores measure latencies.
 //! Each round measures both kinds of get, so that their ratio holds even if the machine's speed
 //! drifts.
 //!
@@ -113,7 +114,8 @@ fn main() {
     let reads = number(2, 1_000_000) as usize;
     let rounds = number(3, 5).max(1) as usize;
     let only = arguments.get(4).map_or("", String::as_str);
-    let filters = arguments.get(5).map_or_else(FilterPolicy::default, |text| {
+    let filters = arguments.get(5).filter(|text| *text != "-");
+    let filters = filters.map_or_else(FilterPolicy::default, |text| {
         text.parse().unwrap_or_else(|error| panic!("{error}"))
     });
     println!("{keys} keys, {runs} runs, {reads} reads, ns a key");
@@ -130,6 +132,7 @@ fn main() {
             "runs" => tree_of_runs(keys, runs, &filters),
             _ => deep_tree(keys, &filters),
         };
+        db.measure_latencies(arguments.get(6).is_some_and(|text| text == "timed"));
         for (name, missing) in rows.into_iter().flatten() {
             measure(&name, &db, &drawn(keys, reads, missing), missing, rounds);
         }

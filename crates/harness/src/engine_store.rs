@@ -5,10 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use trommel::inspect::{ListedTable, Manifest};
 use trommel::trace::{TraceOptions, TraceTotals};
-use trommel::{Db, LookupTrace, Options, VerifyReport, WriteBatch, WriteOptions};
+use trommel::{
+    BackgroundTrace, Db, LookupTrace, MetricsFile, Options, VerifyReport, WriteBatch, WriteOptions,
+};
 
 use crate::error::{Error, StoreError};
 use crate::record::{Product, State};
@@ -19,12 +22,14 @@ use crate::units;
 /// A Trommel store behind the [`Store`] trait.
 pub struct EngineStore {
     db: Db,
+    /// Ends before the store is closed.
+    metrics: Option<MetricsFile>,
 }
 
 impl EngineStore {
     /// Wraps `db`.
     pub fn new(db: Db) -> Self {
-        Self { db }
+        Self { db, metrics: None }
     }
 
     /// The wrapped store.
@@ -198,7 +203,10 @@ impl Store for EngineStore {
 
     fn close(self: Arc<Self>) -> Result<(), StoreError> {
         match Arc::into_inner(self) {
-            Some(store) => Ok(store.db.close()?),
+            Some(store) => {
+                drop(store.metrics);
+                Ok(store.db.close()?)
+            }
             None => Ok(()),
         }
     }
@@ -267,7 +275,12 @@ pub struct EngineOpener {
     settings: Vec<(&'static str, String)>,
     owns_content: AtomicBool,
     trace: Option<Traced>,
+    background_trace: Option<BackgroundTrace>,
+    metrics: Option<PathBuf>,
 }
+
+/// How often metrics are written.
+const METRICS_PERIOD: Duration = Duration::from_secs(1);
 
 /// The trace of the lookups in an opener's stores.
 struct Traced {
@@ -287,7 +300,30 @@ impl EngineOpener {
     ) -> Self {
         let (dir, owns_content) = (dir.into(), AtomicBool::new(false));
         let options = options.vfs(Arc::new(RepeatableDisk));
-        Self { dir, options, settings, owns_content, trace: None }
+        Self {
+            dir,
+            options,
+            settings,
+            owns_content,
+            trace: None,
+            background_trace: None,
+            metrics: None,
+        }
+    }
+
+    /// Records the background work of all stores to `trace`.
+    #[must_use]
+    pub fn background_traced(mut self, trace: &BackgroundTrace) -> Self {
+        self.background_trace = Some(trace.clone());
+        self
+    }
+
+    /// Measures latencies, and writes the metrics of the store that is open to the file at `path`
+    /// each second and when it is closed.
+    #[must_use]
+    pub fn publishing(mut self, path: impl Into<PathBuf>) -> Self {
+        self.metrics = Some(path.into());
+        self
     }
 
     /// Records the stores' lookups in a new file at `path`: those in the last store opened fresh,
@@ -321,7 +357,16 @@ impl EngineOpener {
         if let Some(traced) = &self.trace {
             traced.follow(&db, fresh).map_err(|error| Error::Store(error.into()))?;
         }
-        Ok(EngineStore::new(db))
+        if let Some(trace) = &self.background_trace {
+            db.trace_background(trace);
+        }
+        let publish = |path| {
+            db.measure_latencies(true);
+            db.write_metrics(path, METRICS_PERIOD)
+        };
+        let metrics = self.metrics.as_ref().map(publish).transpose();
+        let metrics = metrics.map_err(|error| Error::Store(error.into()))?;
+        Ok(EngineStore { db, metrics })
     }
 
     /// Makes sure that the directory is missing or empty, or fails without touching it.

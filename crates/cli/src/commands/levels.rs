@@ -136,7 +136,7 @@ pub(crate) struct StatsArgs {
 }
 
 /// An interval: a tenth of a second to a day.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match parse_decimal(text) {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("it must be a number of seconds from 0.1 to 86400".into()),

@@ -32,5 +32,6 @@ pub(crate) mod store_args;
 pub(crate) mod stress;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod top;
 pub(crate) mod tune;
 pub(crate) mod verify;

@@ -9,7 +9,7 @@ use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
 use super::{
     admin, backup, changes, dump, explain, filters, get, ingest, keyspaces, levels, load, put,
-    rebuild, scan, verify,
+    rebuild, scan, top, verify,
 };
 use crate::failure::Failure;
 
@@ -52,6 +52,9 @@ pub(crate) enum StoreCommand {
     /// Show statistics of the store
     #[command(long_about = levels::STATS_ABOUT)]
     Stats(levels::StatsArgs),
+    /// Show a store at work, anew each second
+    #[command(long_about = top::LONG_ABOUT, after_help = top::AFTER_HELP)]
+    Top(top::TopArgs),
     /// Show the tables, bytes and entries of each level
     Levels(levels::LevelsArgs),
     /// Show the filters of each level, measured and in theory
@@ -121,6 +124,7 @@ impl StoreCommand {
             Self::Ingest(args) => ingest::run_ingest(&args, session, out),
             Self::Keyspaces(args) => keyspaces::run(&args, session, out),
             Self::Stats(args) => levels::run_stats(&args, session, out),
+            Self::Top(args) => top::run(&args, session, out),
             Self::Levels(args) => levels::run_levels(&args, session, out),
             Self::Filters(args) => filters::run(&args, session, out),
             Self::Memory(args) => levels::run_memory(&args, session, out),

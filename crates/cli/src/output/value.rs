@@ -32,12 +32,12 @@ impl Value {
     }
 
     /// Whether a column of such values is right-aligned.
-    pub(super) fn is_number(&self) -> bool {
+    pub(crate) fn is_number(&self) -> bool {
         matches!(self, Self::Integer(_) | Self::Count(_) | Self::Size(_) | Self::Float(_))
     }
 
     /// The value in a table.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self {
             Self::Null => "-".into(),
             Self::Bool(true) => "yes".into(),

@@ -30,3 +30,4 @@ mod stressing;
 mod support;
 mod tuning;
 mod usage;
+mod watching;

@@ -101,6 +101,11 @@ impl InProgress {
         self.outputs().next().is_none()
     }
 
+    /// Number of running compactions.
+    pub(crate) fn compactions(&self) -> usize {
+        self.outputs().count()
+    }
+
     /// Number of running compactions and filter rebuilds.
     pub(crate) fn working(&self) -> usize {
         self.jobs.iter().filter(|job| !job.is_move).count()

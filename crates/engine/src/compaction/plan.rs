@@ -73,6 +73,20 @@ pub(crate) enum Reason {
     Small,
 }
 
+impl Reason {
+    /// Its name in traces.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Bytes => "bytes",
+            Self::Range => "range",
+            Self::Dead => "dead",
+            Self::Deleted => "deleted",
+            Self::Small => "small",
+        }
+    }
+}
+
 /// One compaction, decided in full.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {

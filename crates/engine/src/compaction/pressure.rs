@@ -33,6 +33,17 @@ pub(crate) enum Cause {
     Memtables,
 }
 
+impl Cause {
+    /// Its name in metrics and traces.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Level0 => "level-0",
+            Self::Debt => "debt",
+            Self::Memtables => "memtables",
+        }
+    }
+}
+
 /// What writers must do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Pressure {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
 use trommel_sstable::ScanOptions;
 
+use crate::background_trace::Detail;
 use crate::compaction::gather::sequences;
 use crate::compaction::in_progress::{JobId, JobStep};
 use crate::compaction::key_range::{KeyBounds, total_bytes};
@@ -30,6 +31,7 @@ use crate::folding::Kept;
 use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
+use crate::latencies::TimedOperation;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::{MemtableShare, Purpose};
@@ -133,6 +135,7 @@ impl Engine {
         if plan.trivial_move {
             self.install(edit(&plan, true, metas(&plan.upper)), Some(JobStep::Ends(id)), None)?;
             self.statistics.jobs.count_move();
+            self.trace_tables("move", start, &plan);
             return Ok(());
         }
         if plan.only_removes() {
@@ -143,6 +146,7 @@ impl Engine {
                 (0, 0),
                 start.elapsed(),
             );
+            self.trace_tables("removal", start, &plan);
             return Ok(());
         }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
@@ -169,7 +173,25 @@ impl Engine {
         self.statistics.jobs.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
         crate::events::compacted(reason, levels, bytes, start.elapsed());
+        let details = [
+            ("reason", Detail::Text(reason.name())),
+            ("from_level", Detail::Number(levels.0 as u64)),
+            ("to_level", Detail::Number(levels.1 as u64)),
+            ("bytes_read", Detail::Number(bytes.0)),
+            ("bytes_written", Detail::Number(bytes.1)),
+        ];
+        self.statistics.end_work(TimedOperation::Compaction, Some(start), &details);
         Ok(())
+    }
+
+    /// Adds a change of tables that reads none to the trace.
+    fn trace_tables(&self, name: &str, start: Instant, plan: &Plan) {
+        let details = [
+            ("from_level", Detail::Number(plan.level as u64)),
+            ("to_level", Detail::Number(plan.output_level as u64)),
+            ("tables", Detail::Number(plan.tables().count() as u64)),
+        ];
+        self.statistics.background_trace.add(name, start, &details);
     }
 
     /// Marks tables that a compaction has written, so that a similar one, which would be futile,
@@ -271,6 +293,8 @@ impl Engine {
         let mut outputs = self.outputs(merge);
         let mut polling = Polling::default();
         let outcome = self.merge(merge, subranges, false, &mut polling, &mut outputs);
+        let level = [("to_level", Detail::Number(merge.plan.output_level as u64))];
+        self.statistics.background_trace.add("subcompaction", start, &level);
         help.outcome = Some(outcome.and_then(|read| {
             let tables = outputs.finish()?;
             let time = start.elapsed().saturating_sub(polling.away);

@@ -9,7 +9,6 @@ mod manifest;
 mod race_tests;
 #[cfg(test)]
 mod tests;
-mod timer;
 
 use std::io;
 use std::ops::Deref;
@@ -22,7 +21,6 @@ use trommel_vfs::Vfs;
 
 use self::following::{Following, read_manifest};
 use self::manifest::FollowedManifest;
-use self::timer::Timer;
 use crate::db::Db;
 use crate::dir_sync::DirSync;
 use crate::error::{Error, Result};
@@ -34,6 +32,7 @@ use crate::options::{OpenSettings, Options};
 use crate::recovery::{assemble, with_operator};
 use crate::recovery_report::RecoveryReport;
 use crate::sync::{Mutex, lock};
+use crate::timer::Timer;
 
 /// A store that is written by another process, or by another handle of this one, opened for reading
 /// without its lock.
@@ -224,7 +223,8 @@ impl Follower {
         if let Some(period) = period.into() {
             let store = Arc::clone(&self.store);
             // The error is kept in the state.
-            let started = Timer::start(period, move || _ = store.catch_up());
+            let each = move || _ = store.catch_up();
+            let started = Timer::start("trommel-follower", period, each);
             let dir = &engine.files.dir;
             *timer = Some(started.map_err(|error| Error::io(dir, "starting a thread for", error))?);
         }

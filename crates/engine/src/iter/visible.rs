@@ -29,9 +29,11 @@ use super::merge::{Mark, MergeCursor, MergeLists};
 use super::source::Source;
 use super::spare;
 use crate::bounds::SharedBounds;
+use crate::env;
 use crate::error::Result;
 use crate::fork::{Opener, leak};
 use crate::handle::Handle;
+use crate::latencies::TimedOperation;
 use crate::ranges::RangeSet;
 use crate::view::View;
 use deleted::{Gap, KnownDeleted, is_deleted_by};
@@ -199,7 +201,26 @@ impl VisibleCursor {
         self.position = Position::OffEnd;
     }
 
+    /// Makes `seek`, which is in the sample of timed ones.
+    #[cold]
+    #[inline(never)]
+    fn timed(&mut self, seek: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let start = env::now();
+        let outcome = seek(self);
+        let latencies = &self.store.engine.statistics.latencies;
+        latencies.record(TimedOperation::Seek, env::now() - start);
+        outcome
+    }
+
+    #[inline]
+    fn is_sampled(&self) -> bool {
+        self.store.engine.statistics.latencies.samples()
+    }
+
     pub(crate) fn seek_to_last(&mut self) -> Result<()> {
+        if self.is_sampled() {
+            return self.timed(Self::seek_to_last);
+        }
         self.check_open()?;
         self.position = Position::OffEnd;
         self.merge.seek_to_last()?;
@@ -208,6 +229,9 @@ impl VisibleCursor {
 
     /// Moves to the first visible key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_sampled() {
+            return self.timed(|cursor| cursor.seek(key));
+        }
         self.check_open()?;
         self.position = Position::OffEnd;
         self.merge.seek(key, self.seqno)?;
@@ -216,6 +240,9 @@ impl VisibleCursor {
 
     /// Moves to the last visible key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        if self.is_sampled() {
+            return self.timed(|cursor| cursor.seek_before(key));
+        }
         self.check_open()?;
         self.position = Position::OffEnd;
         self.merge.seek_before(key)?;

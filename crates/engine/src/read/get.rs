@@ -6,6 +6,7 @@ use trommel_sstable::{Found, Wants};
 use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::latencies::TimedOperation;
 use crate::trace::{Outcome, Place};
 use crate::view::{ReadAt, View};
 
@@ -27,6 +28,10 @@ impl Engine {
 
     /// As `get`, with an empty value if only presence is wanted.
     fn look_up(&self, key: &[u8], at: Option<ReadAt<'_>>, wants: Wants) -> Result<Option<Slice>> {
+        let latencies = &self.statistics.latencies;
+        if latencies.samples() {
+            return latencies.timed(TimedOperation::Get, || self.look_up(key, at, wants));
+        }
         self.access.check_open()?;
         // The view must be pinned before the sequence number is read: see `Snapshots::visible`.
         let current;

@@ -6,6 +6,7 @@ use crate::bounds::Bounds;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::keyspaces::Part;
+use crate::latencies::TimedOperation;
 use crate::space::{KeyBuffer, Space, is_marked};
 use crate::view::ReadAt;
 
@@ -62,6 +63,11 @@ impl Engine {
         keys: &[K],
         at: Option<ReadAt<'_>>,
     ) -> Result<Vec<Option<Slice>>> {
+        let latencies = &self.statistics.latencies;
+        if latencies.samples() {
+            let search = || self.multi_get_in(part, keys, at);
+            return latencies.timed(TimedOperation::MultiGet, search);
+        }
         let is_plain = matches!(part, Part::Default) && !keys.iter().any(|k| is_marked(k.as_ref()));
         if is_plain {
             return self.multi_get(keys, at);

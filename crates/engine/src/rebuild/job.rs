@@ -15,17 +15,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 
 use super::{RebuildTask, with_filters};
+use crate::background_trace::Detail;
 use crate::budget::LEAST_GAIN;
 use crate::compaction::in_progress::JobStep;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
 use crate::files::sidecar_path;
+use crate::latencies::TimedOperation;
 use crate::limiter::LimitedFile;
 use crate::manifest::edit::VersionEdit;
 use crate::memory::Construction;
@@ -159,7 +161,7 @@ impl Engine {
             RebuildTask::Build(filters, user) => {
                 match self.write_or_leave_out(job, logical, &filters, user) {
                     Ok((summary, left_out)) => {
-                        self.note_rebuilt(job.table.number, &summary, start.elapsed());
+                        self.note_rebuilt(job.table.number, &summary, start);
                         Ok(left_out
                             .map_or(RebuildOutcome::Rebuilt(summary), RebuildOutcome::LeftOut))
                     }
@@ -170,9 +172,17 @@ impl Engine {
         }
     }
 
-    fn note_rebuilt(&self, number: u64, summary: &SidecarSummary, time: Duration) {
+    fn note_rebuilt(&self, number: u64, summary: &SidecarSummary, start: Instant) {
+        let time = start.elapsed();
         self.statistics.jobs.count_rebuild(summary.bytes_read, summary.file_bytes, time);
         crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
+        let details = [
+            ("table", Detail::Number(number)),
+            ("keys", Detail::Number(summary.keys)),
+            ("bytes_read", Detail::Number(summary.bytes_read)),
+            ("bytes_written", Detail::Number(summary.file_bytes)),
+        ];
+        self.statistics.end_work(TimedOperation::FilterRebuild, Some(start), &details);
     }
 
     /// Writes a sidecar and installs it: for a budget, one without filters if these gain nothing or

@@ -97,6 +97,9 @@ pub struct FlushStats {
     /// Total time.
     #[cfg_attr(feature = "serde", serde(rename = "flush_time"))]
     pub time: Duration,
+    /// Those running now: 0 or 1.
+    #[cfg_attr(feature = "serde", serde(rename = "running_flushes"))]
+    pub running: u64,
 }
 
 /// Compactions since the reset.
@@ -122,6 +125,9 @@ pub struct CompactionStats {
     /// thread that takes part counts.
     #[cfg_attr(feature = "serde", serde(rename = "compaction_time"))]
     pub time: Duration,
+    /// Those running now.
+    #[cfg_attr(feature = "serde", serde(rename = "running_compactions"))]
+    pub running: u64,
     /// Entries that the [compaction filter](crate::CompactionFilter) has removed since the store
     /// was opened.
     pub filter_removed: u64,

@@ -10,6 +10,7 @@ use trommel_memtable::Memtable;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::log_path;
+use crate::latencies::TimedOperation;
 use crate::limiter::AwaitedWork;
 use crate::log::LogWriter;
 use crate::view::{LoggedMemtable, View};
@@ -126,14 +127,17 @@ impl Engine {
         }
     }
 
-    /// Syncs all logs.
+    /// Syncs all logs. Not inlined into each write, few of which sync.
+    #[inline(never)]
     pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
+        let start = self.statistics.begin_work();
         self.writes.rotated.sync().map_err(|error| self.poison(error))?;
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();
             log.sync().map_err(|error| self.poison(error))?;
             self.writes.synced.store(leader.last_seqno, Ordering::Release);
             leader.counts.log_syncs.add(1);
+            self.statistics.end_work(TimedOperation::Sync, start, &[]);
         }
         Ok(())
     }

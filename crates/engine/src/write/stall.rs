@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background_trace::Detail;
 use crate::compaction::pressure::{Backlog, Cause, Pressure, is_idle, pressure};
 use crate::engine::Engine;
 use crate::env;
 use crate::error::Result;
+use crate::latencies::TimedOperation;
 use crate::limiter::{AwaitedWork, WaitingCaller};
 use crate::options::Options;
 use crate::view::View;
@@ -145,6 +147,8 @@ impl Engine {
         let outcome = wait(&awaited);
         let took = start.elapsed();
         self.statistics.jobs.count_stall(cause, took);
+        let details = [("cause", Detail::Text(cause.name()))];
+        self.statistics.end_work(TimedOperation::Stall, Some(start), &details);
         outcome.map(|()| took)
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! Invariants: nothing in a record is interpreted as markup; colours are variables of the style, so
 //! one page serves light and dark; every figure in a chart is also in a table. [`filters`] draws
-//! the results of `trommel filter-bench`, [`tuning`] makes a page of those of `trommel tune run`.
-//! Called by `trommel report`.
+//! the results of `trommel filter-bench`, [`tuning`] makes a page of those of `trommel tune run`,
+//! and [`live`] one of a store at work. Called by `trommel report` and `trommel top`.
 
 mod axis;
 mod bars;
@@ -18,6 +18,7 @@ mod facts;
 pub mod filters;
 mod html;
 mod lines;
+pub mod live;
 mod page;
 mod svg;
 #[cfg(test)]

@@ -31,11 +31,22 @@ pub fn page(title: &str, sources: &[Source]) -> String {
 
 /// A page from its title, its subject, its headline and its parts as HTML.
 pub(super) fn document(title: &str, about: &str, headline: &str, body: &str) -> String {
+    document_with("", title, about, headline, body)
+}
+
+/// As [`document`], with `head` as part of its head.
+pub(super) fn document_with(
+    head: &str,
+    title: &str,
+    about: &str,
+    headline: &str,
+    body: &str,
+) -> String {
     let [title, about, headline] = [title, about, headline].map(escaped);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n{head}\
          <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n\
          <p class=\"stores\">{about}</p>\n<p class=\"lead\">{headline}</p>\n</header>\n<main>\n\

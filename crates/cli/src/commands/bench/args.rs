@@ -201,6 +201,14 @@ pub(crate) struct BenchReportArgs {
     #[arg(long, value_name = "1/N", default_value = "1/1", requires = "trace")]
     #[arg(value_parser = one_of)]
     pub(crate) trace_sample: u64,
+    /// Record flushes, compactions, rebuilds of filters, syncs and stalls in FILE, which must not
+    /// exist, for ui.perfetto.dev or Chrome
+    #[arg(long, value_name = "FILE")]
+    pub(crate) background_trace: Option<PathBuf>,
+    /// Write the store's metrics to FILE each second, for `trommel top`, and time one operation of
+    /// 64 for them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) metrics: Option<PathBuf>,
 }
 
 switches! {

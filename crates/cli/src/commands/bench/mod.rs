@@ -5,13 +5,14 @@ pub(crate) mod filters;
 mod steps;
 mod store;
 
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trommel::Options;
 use trommel::trace::TraceOptions;
+use trommel::{BackgroundTrace, Options};
 use trommel_harness::bench::{Journal, Operations, Plan, PrintOptions, Rates, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
@@ -115,7 +116,20 @@ fn run_in(
         let options = TraceOptions::default().sample(args.output.reports.trace_sample);
         opener = opener.traced(file, options.seed(args.data.seed()));
     }
+    let background = args.output.reports.background_trace.as_deref().map(begin_background_trace);
+    let background = background.transpose()?;
+    if let Some(trace) = &background {
+        opener = opener.background_traced(trace);
+    }
+    if let Some(file) = &args.output.reports.metrics {
+        opener = opener.publishing(file);
+    }
     let result = measure(dir, args, plan, &opener, settings, control, out);
+    if let Some(trace) = background {
+        let failed = |error| Failure::Other(format!("recording background work: {error}"));
+        let events = units::grouped(trace.finish().map_err(failed)?);
+        control.progress.say(&format!("{events} events of background work are recorded"));
+    }
     // The trace is useful even after an error or a stop.
     let traced = opener.finish_trace();
     result?;
@@ -124,6 +138,13 @@ fn run_in(
         control.progress.say(&format!("{lookups} lookups are recorded in {}", file.display()));
     }
     Ok(())
+}
+
+/// A trace of background work in a new file.
+fn begin_background_trace(file: &Path) -> Result<BackgroundTrace, Failure> {
+    let created = File::create_new(file);
+    let failed = |error| Failure::Other(format!("creating {}: {error}", file.display()));
+    created.map(BackgroundTrace::new).map_err(failed)
 }
 
 fn measure(

@@ -10,7 +10,7 @@ use crate::sync::{Condvar, Mutex, lock, wait_until};
 
 /// The thread, which ends when the timer is dropped.
 #[derive(Debug)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     end: Arc<TimerEnd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -24,7 +24,8 @@ struct TimerEnd {
 
 impl Timer {
     /// Starts a thread that calls `each` now, and then `period` after each call has returned.
-    pub(super) fn start(
+    pub(crate) fn start(
+        name: &str,
         period: Duration,
         mut each: impl FnMut() + Send + 'static,
     ) -> io::Result<Self> {
@@ -36,7 +37,7 @@ impl Timer {
                 ended.wait(period);
             }
         };
-        let thread = Builder::new().name("trommel-follower".to_owned()).spawn(run)?;
+        let thread = Builder::new().name(name.to_owned()).spawn(run)?;
         Ok(Self { end, thread: Some(thread) })
     }
 }

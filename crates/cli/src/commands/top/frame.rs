@@ -1,0 +1,260 @@
+//! What `top` shows at one moment: records and lists of values, for every form of output.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use trommel::{FilterLevel, FilterReport, Stats, TimedOperation};
+use trommel_lab::report::live::{LiveCell, LiveTable};
+
+use super::{Metrics, Published};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+
+/// The state of a store at one moment.
+pub(super) struct Watched {
+    pub(super) at: Instant,
+    pub(super) dir: PathBuf,
+    pub(super) id: u64,
+    /// Whether its writer has closed it.
+    pub(super) is_closed: bool,
+    /// As a follower, or the owner, sees it.
+    pub(super) stats: Stats,
+    pub(super) filters: FilterReport,
+    /// What the writer counts, or why it is not known.
+    pub(super) published: Result<Published, String>,
+}
+
+/// One part of a frame.
+enum Part {
+    Record(&'static str, Vec<(&'static str, Value)>),
+    List(&'static str, Vec<&'static str>, Vec<Vec<Value>>),
+}
+
+/// Everything that is shown at one moment.
+pub(super) struct Frame(Vec<Part>);
+
+impl Frame {
+    /// The frame of `now`, with rates since `before`.
+    pub(super) fn of(now: &Watched, before: Option<&Watched>) -> Self {
+        let mut parts = vec![store(now, before), levels(now), filters(now)];
+        if let Ok(published) = &now.published {
+            let counters = TwoMoments {
+                now: &published.metrics,
+                before: before.and_then(|before| Some(&before.published.as_ref().ok()?.metrics)),
+                seconds: before.map_or(0.0, |before| (now.at - before.at).as_secs_f64()),
+            };
+            parts.push(counters.work());
+            parts.push(counters.stalls());
+            parts.extend(latencies(&published.metrics));
+        }
+        Self(parts)
+    }
+
+    /// Writes the frame as a document.
+    pub(super) fn print(&self, output: &OutputArgs, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut output = output.begin("top", out);
+        for part in &self.0 {
+            match part {
+                Part::Record(name, fields) => output.record(name, fields)?,
+                Part::List(name, columns, rows) => {
+                    output.list(name, columns)?;
+                    rows.iter().try_for_each(|row| output.row(row.clone()))?;
+                }
+            }
+        }
+        Ok(output.finish()?)
+    }
+
+    /// The frame as the tables of a page.
+    pub(super) fn tables(&self) -> Vec<LiveTable> {
+        let title = |name: &str| {
+            let mut chars = name.replace('_', " ").chars().collect::<Vec<_>>();
+            chars.iter_mut().take(1).for_each(char::make_ascii_uppercase);
+            chars.into_iter().collect::<String>()
+        };
+        let words = |name: &&'static str| name.replace('_', " ");
+        let cell = |value: &Value| LiveCell { text: value.shown(), is_number: value.is_number() };
+        let named = |(name, value): &(&'static str, Value)| {
+            vec![LiveCell { text: words(name), is_number: false }, cell(value)]
+        };
+        let table = |part: &Part| match part {
+            Part::Record(name, fields) => LiveTable {
+                title: title(name),
+                columns: vec!["What".into(), "Value".into()],
+                rows: fields.iter().map(named).collect(),
+            },
+            Part::List(name, columns, rows) => LiveTable {
+                title: title(name),
+                columns: columns.iter().map(words).collect(),
+                rows: rows.iter().map(|row| row.iter().map(cell).collect()).collect(),
+            },
+        };
+        self.0.iter().map(table).collect()
+    }
+}
+
+fn store(now: &Watched, before: Option<&Watched>) -> Part {
+    let writes = before.map(|before| {
+        let written = now.stats.last_seqno.saturating_sub(before.stats.last_seqno);
+        Value::Float(written as f64 / (now.at - before.at).as_secs_f64())
+    });
+    let levels = &now.stats.levels;
+    let metrics = match &now.published {
+        Ok(published) => format!("{:.1} s old", published.age.as_secs_f64()),
+        Err(why) => why.clone(),
+    };
+    Part::Record(
+        "store",
+        vec![
+            ("directory", now.dir.to_string_lossy().as_ref().into()),
+            ("id", format!("{:016x}", now.id).into()),
+            ("is_closed", now.is_closed.into()),
+            ("last_seqno", Value::Integer(now.stats.last_seqno)),
+            ("seqnos_per_second", writes.into()),
+            ("tables", Value::Count(levels.iter().map(|level| level.tables).sum())),
+            ("file_bytes", Value::Size(levels.iter().map(|level| level.bytes).sum())),
+            ("metrics", metrics.into()),
+        ],
+    )
+}
+
+fn levels(now: &Watched) -> Part {
+    let columns =
+        vec!["level", "tables", "file_bytes", "entries", "deletions", "keys", "filter_bytes"];
+    let rows = now.stats.levels.iter().map(|level| {
+        vec![
+            Value::level(level.level),
+            Value::Count(level.tables),
+            Value::Size(level.bytes),
+            Value::Count(level.entries),
+            Value::Count(level.deletions),
+            Value::Count(level.keys),
+            Value::Size(level.filter_bytes),
+        ]
+    });
+    Part::List("levels", columns, rows.collect())
+}
+
+/// The filters of the tables, with what the writer has counted.
+fn filters(now: &Watched) -> Part {
+    let columns = vec![
+        "level",
+        "filter",
+        "tables",
+        "bits_stored",
+        "probes",
+        "false_positives",
+        "distinct_keys",
+        "measured_rate",
+        "expected_rate",
+    ];
+    let metrics = now.published.as_ref().ok().map(|published| &published.metrics);
+    let row = |row: &FilterLevel| {
+        let (level, kind) = (row.level, row.kind);
+        let of = |name: &str| metrics?.get(&format!("{name}{{level=\"{level}\",kind=\"{kind}\"}}"));
+        let count = |name: &str| Value::from(of(name).map(|count| Value::Count(count as u64)));
+        vec![
+            Value::level(level),
+            kind.name().into(),
+            Value::Count(row.tables),
+            Value::Float(row.bits_stored),
+            count("filter_probes_total"),
+            count("filter_false_positives_total"),
+            count("filter_false_positive_keys"),
+            of("filter_measured_rate").into(),
+            of("filter_expected_rate").into(),
+        ]
+    };
+    Part::List("filters", columns, now.filters.levels.iter().map(row).collect())
+}
+
+/// The writer's counters now and at the frame before.
+struct TwoMoments<'a> {
+    now: &'a Metrics,
+    before: Option<&'a Metrics>,
+    seconds: f64,
+}
+
+impl TwoMoments<'_> {
+    /// By how much a counter has grown; `None` after a reset.
+    fn growth(&self, sample: &str) -> Option<f64> {
+        let growth = self.now.get(sample)? - self.before?.get(sample)?;
+        (growth >= 0.0).then_some(growth)
+    }
+
+    fn rate(&self, sample: &str) -> Value {
+        self.growth(sample).map(|growth| growth / self.seconds).into()
+    }
+
+    /// The part of `one` in itself and `other`, since the frame before.
+    fn part(&self, one: &str, other: &str) -> Value {
+        let part = |one: f64, other: f64| (one + other > 0.0).then(|| one / (one + other));
+        let grown = self.growth(one).zip(self.growth(other));
+        grown.and_then(|(one, other)| part(one, other)).into()
+    }
+
+    fn gauge(&self, sample: &str, value: impl Fn(u64) -> Value) -> Value {
+        self.now.get(sample).map(|gauge| value(gauge as u64)).into()
+    }
+
+    fn work(&self) -> Part {
+        let memory =
+            |part: &str| self.gauge(&format!("memory_bytes{{component=\"{part}\"}}"), Value::Size);
+        Part::Record(
+            "work",
+            vec![
+                ("gets_per_second", self.rate("gets_total")),
+                ("writes_per_second", self.rate("writes_total")),
+                ("block_reads_per_second", self.rate("block_reads_total")),
+                ("cache_hit_rate", self.part("block_cache_hits_total", "block_reads_total")),
+                ("wasted_reads_per_miss", self.now.get("expected_wasted_reads_per_miss").into()),
+                ("running_flushes", self.gauge("running_jobs{kind=\"flush\"}", Value::Count)),
+                (
+                    "running_compactions",
+                    self.gauge("running_jobs{kind=\"compaction\"}", Value::Count),
+                ),
+                ("compaction_debt", self.gauge("compaction_debt_bytes", Value::Size)),
+                ("written_by_flushes_per_second", self.rate("flush_bytes_total")),
+                ("written_by_compactions_per_second", self.rate("compaction_written_bytes_total")),
+                ("memtables", memory("memtables")),
+                ("block_cache", memory("block-cache")),
+                ("filters", memory("filters")),
+            ],
+        )
+    }
+
+    fn stalls(&self) -> Part {
+        let row = |cause: &str| {
+            let of = |name: &str| self.now.get(&format!("{name}{{cause=\"{cause}\"}}"));
+            let times = of("write_stalls_total").map(|times| Value::Count(times as u64));
+            let seconds = format!("write_stall_seconds_total{{cause=\"{cause}\"}}");
+            let share = self.growth(&seconds).map(|stalled| stalled / self.seconds);
+            vec![cause.into(), times.into(), self.now.get(&seconds).into(), share.into()]
+        };
+        let columns = vec!["cause", "times", "seconds", "seconds_per_second"];
+        Part::List("stalls", columns, ["memtables", "level-0", "debt"].map(row).into())
+    }
+}
+
+/// Percentiles of the operations that were timed, rounded up to powers of two.
+fn latencies(metrics: &Metrics) -> Option<Part> {
+    let row = |operation: TimedOperation| {
+        let buckets = metrics.buckets(operation.name());
+        let (_, all) = buckets.last().copied().filter(|(_, all)| *all > 0.0)?;
+        let within = |part: f64| {
+            let found = buckets.iter().find(|(_, count)| *count >= part * all);
+            found.map(|(bound, _)| bound * 1e6).filter(|micros| micros.is_finite())
+        };
+        Some(vec![
+            operation.name().into(),
+            Value::Count(all as u64),
+            within(0.5).into(),
+            within(0.99).into(),
+            within(0.999).into(),
+        ])
+    };
+    let rows: Vec<_> = TimedOperation::ALL.into_iter().filter_map(row).collect();
+    let columns = vec!["operation", "timed", "micros_p50", "micros_p99", "micros_p999"];
+    (!rows.is_empty()).then_some(Part::List("latencies", columns, rows))
+}

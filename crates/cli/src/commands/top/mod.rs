@@ -1,0 +1,197 @@
+//! `trommel top`: a live store, in the terminal or on a page.
+//!
+//! * [`frame`]: what is shown at one moment, in every form;
+//! * [`published`]: the metrics that the writer publishes;
+//! * [`screen`]: the terminal.
+
+mod frame;
+mod published;
+mod screen;
+
+use std::fs;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use trommel::vfs::{DiskVfs, Vfs as _};
+use trommel::{Db, Follower, Options};
+use trommel_lab::report::live;
+
+use crate::commands::base::Base;
+use crate::commands::levels::seconds;
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::OutputArgs;
+use frame::{Frame, Watched};
+use published::{Metrics, Published};
+use screen::Screen;
+
+pub(crate) const LONG_ABOUT: &str = "\
+Shows a store at work, anew at each interval, also while another process writes to it: levels, \
+filters measured beside expected, running jobs, the cache, stalls and latencies. q or Ctrl-C ends \
+it. If standard output is not a terminal, one frame is printed.
+
+It takes no lock, and reads the levels, files and sequence numbers itself, as a follower. What the \
+writer counts (lookups, filters, cache, stalls, running jobs, latencies) only the writer knows: it \
+is shown if the writer publishes its metrics to a file (`Db::write_metrics`, trommel bench \
+--metrics), and --metrics names that file. Rates are those since the frame before. In the shell \
+everything is known.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel top --db db                              levels, and writes per second
+  trommel bench --db db --metrics db.metrics &
+  trommel top --db db --metrics db.metrics         that, and what the writer counts
+  trommel top --db db --metrics db.metrics --html top.html
+                                                   the same as a page that reloads itself
+  trommel top --db db --once --format=json         one frame, for scripts";
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The file in which the writer publishes its metrics
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+    /// Time between two frames
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// Show one frame and end
+    #[arg(long)]
+    once: bool,
+    /// Write each frame to FILE, as a page that a browser reloads, instead of to the terminal
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The store that is watched.
+enum TopSource<'a> {
+    /// That of the shell.
+    Open(&'a Db),
+    /// One that another process may write to.
+    Followed(Follower),
+}
+
+impl TopSource<'_> {
+    fn db(&self) -> &Db {
+        match self {
+            Self::Open(db) => db,
+            Self::Followed(follower) => follower.db(),
+        }
+    }
+
+    /// The store as of now.
+    fn look(&self, metrics: Option<&Path>) -> Result<Watched, Failure> {
+        let db = self.db();
+        let (published, is_closed) = match self {
+            Self::Open(db) => (Ok(Published::now(&db.openmetrics())), false),
+            Self::Followed(follower) => {
+                follower.catch_up()?;
+                let none = || Err("none: name their file with --metrics".to_owned());
+                let read = metrics.map_or_else(none, |file| Published::read(file, db.id()));
+                (read, follower.follower_stats()?.is_closed)
+            }
+        };
+        Ok(Watched {
+            at: Instant::now(),
+            dir: db.dir().to_path_buf(),
+            id: db.id(),
+            is_closed,
+            stats: db.stats(),
+            filters: db.filter_report(),
+            published,
+        })
+    }
+}
+
+pub(crate) fn run(
+    args: &TopArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let source = match session.open {
+        Some(db) => {
+            args.store.reject_db()?;
+            TopSource::Open(db)
+        }
+        None => {
+            let dir = args.store.dir()?;
+            let options = Base::of(&dir, &Options::default()).options;
+            TopSource::Followed(Db::open_follower(dir, options)?)
+        }
+    };
+    let look = || source.look(args.metrics.as_deref());
+    let is_live = !args.once && (args.html.is_some() || io::stdout().is_terminal());
+    let mut screen = (is_live && args.html.is_none()).then(Screen::open);
+    let mut before = None;
+    loop {
+        let watched = look()?;
+        let frame = Frame::of(&watched, before.as_ref());
+        match (&args.html, &mut screen) {
+            (Some(file), _) => write_page(file, &watched, &frame, args.interval)?,
+            (None, None) => frame.print(&args.output, out)?,
+            (None, Some(screen)) => {
+                let mut text = Vec::new();
+                frame.print(&args.output, &mut text)?;
+                screen.show(&String::from_utf8_lossy(&text), out)?;
+            }
+        }
+        if !is_live || wait(args.interval, screen.as_ref(), session)? {
+            return Ok(());
+        }
+        before = Some(watched);
+    }
+}
+
+/// Waits for the next frame. Returns whether the user wants no more.
+fn wait(
+    interval: Duration,
+    screen: Option<&Screen>,
+    session: Session<'_>,
+) -> Result<bool, Failure> {
+    /// How long to wait before checking for an interrupt.
+    const SLICE: Duration = Duration::from_millis(50);
+
+    let start = Instant::now();
+    loop {
+        if session.control.stop.is_set() {
+            // With a screen an interrupt is how this ends.
+            return if screen.is_some() { Ok(true) } else { Err(Failure::Interrupted) };
+        }
+        let left = interval.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        match screen {
+            Some(screen) if screen.ends_within(left.min(SLICE)) => return Ok(true),
+            Some(_) => {}
+            None => std::thread::sleep(left.min(SLICE)),
+        }
+    }
+}
+
+/// Replaces the page as a whole, so that a browser never loads a part.
+fn write_page(
+    file: &Path,
+    watched: &Watched,
+    frame: &Frame,
+    interval: Duration,
+) -> Result<(), Failure> {
+    let name = watched.dir.display().to_string();
+    let page = live::page(&name, &utc_now(), interval, &frame.tables());
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let written = fs::write(&temporary, page).and_then(|()| DiskVfs.rename(&temporary, file));
+    written.map_err(|error| Failure::Other(format!("writing {}: {error}", file.display())))
+}
+
+/// The time of day in UTC.
+fn utc_now() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = now.unwrap_or_default().as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}

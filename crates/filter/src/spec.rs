@@ -401,7 +401,7 @@ pub struct ParseSpecError {
 }
 
 impl ParseSpecError {
-    fn new(message: String) -> Self {
+    pub(crate) fn new(message: String) -> Self {
         Self { message }
     }
 

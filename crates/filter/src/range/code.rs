@@ -182,9 +182,8 @@ mod tests {
 
     #[test]
     fn digits_spread_over_all_numbers() {
-        let keys: Vec<u64> = (0..100_000_u32)
-            .map(|n| infix(format!("{:08}", n * 997).as_bytes(), 0))
-            .collect();
+        let keys: Vec<u64> =
+            (0..100_000_u32).map(|n| infix(format!("{:08}", n * 997).as_bytes(), 0)).collect();
         let code = code_of(&keys);
         for (i, key) in keys.iter().enumerate().step_by(1000) {
             let share = code.number(*key) as f64 / u64::MAX as f64;

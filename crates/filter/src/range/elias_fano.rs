@@ -83,7 +83,8 @@ impl Sorted {
         let (high, _) = words.split_at_checked(high_words)?;
         let ones: u64 = high.iter().map(|word| u64::from(word.count_ones())).sum();
         let len = high_len(count, limit, low_bits)?;
-        let behind = high.last().map_or(0, |last| if len % 64 == 0 { 0 } else { last >> (len % 64) });
+        let behind =
+            high.last().map_or(0, |last| if len % 64 == 0 { 0 } else { last >> (len % 64) });
         let hints = hints_of(high)?;
         let fits = ones == count && behind == 0;
         fits.then_some(Self { words, high_words, hints, low_bits })

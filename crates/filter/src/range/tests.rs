@@ -109,7 +109,11 @@ fn no_key_is_denied() {
             let held = &blocks.keys[block];
             let near = &held[random.below(held.len())];
             let mut bounds = odd_keys(random, 3);
-            bounds.extend([near.clone(), [near.as_slice(), b"\0"].concat(), blocks.ends[block].1.clone()]);
+            bounds.extend([
+                near.clone(),
+                [near.as_slice(), b"\0"].concat(),
+                blocks.ends[block].1.clone(),
+            ]);
             let from = bounds[random.below(bounds.len())].clone();
             let to = (random.below(9) > 0).then(|| bounds[random.below(bounds.len())].clone());
             let is_in = |key: &&Key| **key >= from && to.as_ref().is_none_or(|to| *key < to);
@@ -124,7 +128,12 @@ fn no_key_is_denied() {
 
 /// Ranges of `width` times the mean distance of keys, with random starts, that hold no key: how
 /// many are asked of one block, how many pass, and how many were expected to.
-fn measured(blocks: &Blocks, filter: &RangeFilter, width: f64, key: impl Fn(u64) -> Key) -> [f64; 3] {
+fn measured(
+    blocks: &Blocks,
+    filter: &RangeFilter,
+    width: f64,
+    key: impl Fn(u64) -> Key,
+) -> [f64; 3] {
     let all: BTreeSet<&Key> = blocks.keys.iter().flatten().collect();
     let distance = u64::MAX as f64 / all.len() as f64;
     let random = &mut Random(77);
@@ -223,7 +232,10 @@ fn damaged_filters_are_refused() {
         flipped[at] ^= 0x10;
         assert!(RangeFilter::decode(&flipped).is_err(), "byte {at}");
     }
-    assert!(matches!(RangeFilter::decode(&[whole, vec![0]].concat()), Err(DecodeError::Damaged { .. })));
+    assert!(matches!(
+        RangeFilter::decode(&[whole, vec![0]].concat()),
+        Err(DecodeError::Damaged { .. })
+    ));
 }
 
 /// Bytes with a right checksum, whatever else is wrong, are refused or answer in bounded time and

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trommel_base::{EntryRef, SeqNo};
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, RangeSpec};
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
 use crate::budget::BudgetChoice;
@@ -342,6 +342,9 @@ fn begin_table(
     let table_id = env::random_u64();
     let by_budget = by_budget.map(|choice| choice.of(number));
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
+    if filters.ranges != RangeSpec::NONE {
+        engine.files.tables.note_ranges();
+    }
     let has_policy = options.filtering.user_filters.is_some();
     let spec = if has_policy { FilterSpec::NONE } else { filters.keys };
     let table = TableOptions {

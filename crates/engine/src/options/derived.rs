@@ -78,6 +78,7 @@ impl Options {
         FilterPlan {
             keys: if settings.whole_key_filters { keys } else { FilterSpec::NONE },
             prefixes: extractor.map(|prefix| (prefixes, prefix.extractor())),
+            ranges: self.filters.ranges_for_level(level, is_last),
             shape: settings.filter_shape,
             partition_bytes: settings.filter_partition_bytes,
         }

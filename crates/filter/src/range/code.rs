@@ -20,6 +20,8 @@ const SET_BYTES: usize = VALUES / 8;
 const WHOLE: u64 = 1 << 16;
 /// An interval shorter than this is not divided further.
 const SHORTEST: u64 = 1 << 8;
+/// Bits of entropy of a byte from which on it is taken for random.
+const ENOUGH_ENTROPY: f64 = 7.5;
 /// Bytes of an infix.
 const INFIX_BYTES: usize = size_of::<u64>();
 /// Bytes of a decoded code in memory.
@@ -67,8 +69,22 @@ impl Frequencies {
         }
     }
 
-    /// Appends the set of values that occur, and a weight for each: the stored form of the code.
+    /// Whether all values are about as frequent: then their code would save less than it takes.
+    fn are_even(&self) -> bool {
+        let sum: f64 = self.0.iter().map(|count| f64::from(*count)).sum();
+        let shares = self.0.iter().map(|count| f64::from(*count) / sum.max(1.0));
+        let entropy: f64 =
+            shares.filter(|share| *share > 0.0).map(|share| -share * share.log2()).sum();
+        entropy > ENOUGH_ENTROPY
+    }
+
+    /// Appends the set of values that occur, and a weight for each: the stored form of the code. The
+    /// empty set stands for equal weights of all.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        if self.are_even() {
+            out.extend_from_slice(&[0; SET_BYTES]);
+            return;
+        }
         let most = u64::from(self.0.iter().copied().max().unwrap_or_default()).max(1);
         let mut set = [0_u8; SET_BYTES];
         let mut weights = Vec::new();
@@ -98,13 +114,20 @@ impl Code {
             return None;
         }
         let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
+        if sum == 0 {
+            let each = (WHOLE / VALUES as u64) as u16;
+            return Some((
+                Self { starts: Box::new(std::array::from_fn(|v| v as u16 * each)) },
+                rest,
+            ));
+        }
         let mut left = weights.iter();
         let mut before = 0_u64;
         let mut starts = Box::new([0; VALUES]);
         for (value, start) in starts.iter_mut().enumerate() {
             // Values after the last one that occurs have nothing; the share of that one reaches to
             // the end, which has no number of 16 bits.
-            *start = u16::try_from(before * WHOLE / sum.max(1)).unwrap_or(u16::MAX);
+            *start = u16::try_from(before * WHOLE / sum).unwrap_or(u16::MAX);
             if set[value / 8] & 1 << (value % 8) != 0 {
                 before += u64::from(*left.next()?);
             }
@@ -161,8 +184,9 @@ mod tests {
         for round in 0..200 {
             let key = |word: u64| {
                 let digits = format!("{:08}", word % 100_000_000);
-                match round % 4 {
+                match round % 5 {
                     0 => word,
+                    4 => word | 1 << 63,
                     1 => infix(digits.as_bytes(), 0),
                     2 => word & 0xff00_ff00_00ff_0000,
                     _ => infix(&digits.as_bytes()[..(word % 8) as usize], 0),

@@ -154,3 +154,138 @@ fn a_rebuild_adds_and_removes_filters_for_ranges() {
     assert!(db.filter_report().ranges.iter().all(|level| level.tables == 0));
     assert_eq!(scan_empty(&db, &numbers, digits, 1_000), without);
 }
+
+/// A budget pays for filters for ranges first, and the filters of keys share the rest.
+#[test]
+fn a_budget_counts_filters_for_ranges() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .writes(|w| w.write_buffer_bytes(256 << 10))
+        .compaction(|c| c.table_bytes(128 << 10).base_level_bytes(512 << 10).level_ratio(4))
+        .filters("budget=14/key,ranges=infix:6".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let mut rng = Rng::new(23);
+    for _ in 0..80_000 {
+        db.put(digits(rng.u64() % NUMBERS), [7; 40]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let report = db.filter_report();
+    let budget = report.budget.as_ref().unwrap();
+    assert!(budget.space.built_bytes <= budget.space.budget_bytes, "{report}");
+    assert!(budget.space.built_bytes * 10 > budget.space.budget_bytes * 8, "{report}");
+    assert_eq!((budget.space.dropped_tables, budget.queued_rebuilds), (0, 0), "{report}");
+    let of_ranges: u64 = report.ranges.iter().map(|level| level.filter_bytes).sum();
+    let keys: u64 = report.ranges.iter().map(|level| level.keys).sum();
+    let bits = of_ranges as f64 * 8.0 / keys as f64;
+    assert!((5.5..7.5).contains(&bits), "{bits} bits: {report}");
+    db.rebuild_filters(&Default::default()).unwrap();
+    assert_eq!(db.filter_report().budget.unwrap().space.dropped_tables, 0);
+}
+
+/// The advice says what filters for ranges would save, and in its policy keeps those there are.
+#[test]
+fn the_advice_weighs_ranges_against_keys() {
+    let advice = |filters: &str, gets: u64| {
+        let (db, numbers) = store(filters, digits);
+        scan_empty(&db, &numbers, digits, 1_000);
+        let mut rng = Rng::new(41);
+        for _ in 0..gets {
+            db.get(digits(rng.u64() % NUMBERS)).unwrap();
+        }
+        db.filter_advice().unwrap()
+    };
+    let without = advice("paired:12", 20_000);
+    let ranges = without.ranges.as_ref().unwrap();
+    assert!(ranges.empty_scans > 1_400 && (9.0..11.0).contains(&ranges.blocks), "{without}");
+    assert!(ranges.share < 0.2 && ranges.bytes > 20_000 && ranges.bytes_now == 0, "{without}");
+    assert!(ranges.policy.to_string().starts_with("paired:12,ranges.L0-=infix:"), "{without}");
+    // With them, the same reads are known from the blocks that were skipped.
+    let with = advice("paired:12,ranges=infix:6", 20_000);
+    let ranges = with.ranges.as_ref().unwrap();
+    assert!((9.0..22.0).contains(&ranges.blocks) && ranges.bytes_now > 20_000, "{with}");
+    // Where hardly anything is scanned, a byte is worth more elsewhere.
+    let rarely = advice("paired:6", 2_000_000);
+    let ranges = rarely.ranges.as_ref().unwrap();
+    assert_eq!(ranges.bytes, 0, "{rarely}");
+}
+
+/// A key whose versions fill several blocks is in the filter of each, and so is one of a snapshot.
+#[test]
+fn keys_of_many_versions_are_found() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .compaction(|c| c.auto_compaction(false))
+        .reads(|r| r.block_bytes(256))
+        .filters("none,ranges=infix:12".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let mut snapshots = Vec::new();
+    for version in 0..40_u8 {
+        for key in 0..20 {
+            db.put(digits(key * 1_000), [version; 50]).unwrap();
+        }
+        snapshots.push(db.snapshot());
+    }
+    db.flush().unwrap();
+    db.verify().unwrap();
+    for (version, snapshot) in snapshots.iter().enumerate() {
+        for key in 0..20 {
+            let range = || digits(key * 1_000)..digits(key * 1_000 + 1);
+            let found = [snapshot.range(range()).next(), snapshot.range(range()).next_back()];
+            for entry in found {
+                assert_eq!(entry.unwrap().unwrap().1, [version as u8; 50], "key {key}");
+            }
+        }
+    }
+}
+
+/// A cursor of a range is moved back and forth over many runs, some of which hold nothing of the
+/// range, or nothing before or after its middle.
+#[test]
+fn a_cursor_turns_at_the_ends_of_its_range() {
+    let (db, numbers) = store("none,ranges=infix:10", digits);
+    let all: Vec<u64> = numbers.iter().copied().collect();
+    let mut rng = Rng::new(29);
+    for _ in 0..300 {
+        let (at, count) = (rng.below(all.len() - 10), rng.within(2, 8));
+        let (from, to) = (all[at] - 1, all[at + count - 1] + 1);
+        let mut cursor = db.cursor_in(digits(from)..digits(to)).unwrap();
+        let mut here = at + rng.below(count);
+        cursor.seek(digits(all[here])).unwrap();
+        for _ in 0..40 {
+            assert_eq!(cursor.key(), Some(&digits(all[here])[..]));
+            if rng.once_in(2) && here + 1 < at + count {
+                here += 1;
+                cursor.next().unwrap();
+            } else if here > at {
+                here -= 1;
+                cursor.prev().unwrap();
+            }
+        }
+    }
+}
+
+/// A table whose index has several leaves has a filter for each, which knows where its leaf begins.
+#[test]
+fn ranges_of_a_large_table_are_found() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .reads(|r| r.block_bytes(256))
+        .filters("none,ranges=infix:8".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let mut rng = Rng::new(31);
+    let numbers: BTreeSet<u64> = (0..30_000).map(|_| rng.u64() % NUMBERS).collect();
+    for number in &numbers {
+        db.put(digits(*number), [7; 40]).unwrap();
+    }
+    db.flush().unwrap();
+    db.verify().unwrap();
+    for number in numbers.iter().step_by(3) {
+        let range = || digits(number - 1)..digits(number + 1);
+        assert_eq!(db.range(range()).count(), 1, "{number}");
+        assert_eq!(db.range(range()).rev().count(), 1, "{number}");
+    }
+}

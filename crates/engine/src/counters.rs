@@ -93,6 +93,8 @@ macro_rules! shard {
             filters: ByKind<FilterCell>,
             prefixes: ByKind<FilterCell>,
             ranges: [FilterCell; LEVELS],
+            /// Blocks of each level that scans read which found nothing.
+            pub(crate) empty_blocks: [Count; LEVELS],
             passed: Mutex<PendingKeys>,
             in_use: AtomicBool,
         }
@@ -104,11 +106,15 @@ macro_rules! shard {
             pub(crate) filters: ByKind<FilterTotals>,
             pub(crate) prefixes: ByKind<FilterTotals>,
             pub(crate) ranges: [FilterTotals; LEVELS],
+            pub(crate) empty_blocks: [u64; LEVELS],
         }
 
         impl Totals {
             fn add(&mut self, shard: &Shard) {
                 $(self.$name += shard.$name.get();)*
+                for (sum, count) in self.empty_blocks.iter_mut().zip(&shard.empty_blocks) {
+                    *sum += count.get();
+                }
                 let sums = self.filters.iter_mut().chain(&mut self.prefixes).flatten();
                 let sums = sums.chain(&mut self.ranges);
                 let cells = shard.filters.iter().chain(&shard.prefixes).flatten();
@@ -123,6 +129,9 @@ macro_rules! shard {
 
             fn subtract(&mut self, earlier: &Self) {
                 $(self.$name -= earlier.$name;)*
+                for (sum, base) in self.empty_blocks.iter_mut().zip(&earlier.empty_blocks) {
+                    *sum -= base;
+                }
                 let sums = self.filters.iter_mut().chain(&mut self.prefixes).flatten();
                 let sums = sums.chain(&mut self.ranges);
                 let bases = earlier.filters.iter().chain(&earlier.prefixes).flatten();
@@ -159,6 +168,8 @@ shard! {
     scan_skipped,
     /// Seeks by which scans skipped further versions of one key.
     scan_reseeks,
+    /// Scans of a bounded range, by an iterator, that found nothing.
+    empty_scans,
     /// Tables whose prefix filter could not be probed, because another extractor made it.
     prefix_unused,
     /// Operations written by users: those in the log, or in memory without a log.

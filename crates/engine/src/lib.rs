@@ -193,6 +193,7 @@ mod write_queue;
 
 pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
+    RangeAdvice,
 };
 pub use background::BackgroundError;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};

@@ -2,12 +2,13 @@
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_tuning::{
-    Budget, ByLevel, Cost, LevelPlan, Rule, Rules, TuningError, Visited, Workload,
+    Budget, ByLevel, Cost, LevelPlan, Price, RangePlan, Rule, Rules, TuningError, Visited, Workload,
 };
 
 use super::seen::{Flow, Seen, SeenLevel};
 use super::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
+    RangeAdvice,
 };
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
@@ -16,6 +17,10 @@ use crate::filter_policy::FilterPolicy;
 const NEGLIGIBLE: f64 = 1e-5;
 /// Bits per key if there are no filters yet.
 const FIRST_BITS: f64 = 10.0;
+/// Empty scans that must have been counted before there is advice on filters for ranges.
+const SCANS_FOR_ADVICE: u64 = 1000;
+/// The share of the bytes of filters of keys whose worth is the price of a byte.
+const LAST_BYTES: f64 = 0.05;
 /// The share of the wasted reads or the bytes that must be saved for a change to be worth it.
 const WORTH: f64 = 0.05;
 
@@ -51,6 +56,7 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
         levels: Vec::new(),
         now: FilterFigures::default(),
         advised: FilterFigures::default(),
+        ranges: None,
         policy: None,
     };
     if seen.levels.is_empty() {
@@ -59,8 +65,12 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
         advice.verdict = AdviceVerdict::TooFewLookups;
     } else {
         let flows = seen.flows(misses, &options.read_costs);
-        let plan = choose(seen, &flows, budget_bytes)?;
+        let by_level = by_level(seen, &flows)?;
+        let plan = choose(&by_level, &flows, budget_bytes)?;
         advice.fill(seen, &flows, &plan, options.budget);
+        if seen.empty_scans >= SCANS_FOR_ADVICE {
+            advice.ranges = Some(ranges(seen, &by_level, budget_bytes)?);
+        }
     }
     Ok(advice)
 }
@@ -74,8 +84,8 @@ fn check_costs(costs: &[(usize, f64)]) -> Result<(), TuningError> {
     Ok(())
 }
 
-/// The filter of each level: what the budget buys, without bits that save next to nothing.
-fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
+/// The choices for each level.
+fn by_level(seen: &Seen, flows: &[Flow]) -> Result<ByLevel, TuningError> {
     let mut rules = Rules::default();
     for level in &seen.levels {
         // The kind was chosen for unknown reasons, so it stays.
@@ -84,7 +94,33 @@ fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningE
     }
     let tables: Vec<Visited> =
         seen.levels.iter().zip(flows).flat_map(|(level, flow)| level.visited(flow)).collect();
-    let by_level = ByLevel::new(&rules, &tables);
+    Ok(ByLevel::new(&rules, &tables))
+}
+
+/// The filters for ranges that are worth their bytes, at the price of the last bytes that the filters
+/// of keys get.
+fn ranges(seen: &Seen, by_level: &ByLevel, budget: u64) -> Result<RangeAdvice, TuningError> {
+    let less = (budget as f64 * (1.0 - LAST_BYTES)) as u64;
+    let cost = |bytes| by_level.solve(bytes).map(|plan| plan.cost.wasted_cost);
+    let saved = cost(less)? - cost(budget)?;
+    let price = Price::new((saved / budget.saturating_sub(less).max(1) as f64).max(0.0))?;
+    let levels = seen.levels.iter();
+    let demands: Vec<_> = levels.clone().map(|level| level.range_demand(seen.lookups)).collect();
+    let plan = RangePlan::at(&demands, price);
+    let all: f64 = demands.iter().map(|demand| demand.blocks).sum();
+    let rules = plan.levels.iter().map(|(level, spec)| (*level, *spec));
+    Ok(RangeAdvice {
+        empty_scans: seen.empty_scans,
+        blocks: all * seen.lookups as f64 / seen.empty_scans.max(1) as f64,
+        share: if all > 0.0 { plan.wasted_reads / all } else { 1.0 },
+        bytes_now: levels.map(SeenLevel::range_bytes).sum(),
+        bytes: plan.bytes,
+        policy: seen.policy.clone().with_ranges(rules),
+    })
+}
+
+/// The filter of each level: what the budget buys, without bits that save next to nothing.
+fn choose(by_level: &ByLevel, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
     let plan = by_level.solve(budget)?;
     let smaller = by_level.cheapest(plan.cost.wasted_cost + negligible(flows));
     Ok(if smaller.cost.filter_bytes < plan.cost.filter_bytes { smaller } else { plan })
@@ -130,7 +166,7 @@ impl FilterAdvice {
             self.policy = match (&seen.budget, wanted) {
                 (Some(policy), Some(budget)) => Some(policy.with_budget(budget)),
                 (Some(policy), None) => Some(policy.clone()),
-                (None, _) => policy(&self.levels),
+                (None, _) => policy(&self.levels).map(|policy| policy.with_ranges_of(&seen.policy)),
             };
         }
         self.give_reasons(seen);

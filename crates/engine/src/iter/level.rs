@@ -129,6 +129,16 @@ impl LevelCursor {
         self
     }
 
+    /// The physical level of its tables.
+    pub(crate) fn level(&self) -> usize {
+        match &self.tables {
+            ScanTables::List(_) => 0,
+            ScanTables::Run { fences, run, .. } => {
+                ScanTables::run(fences, *run).map_or(0, Run::level)
+            }
+        }
+    }
+
     /// Reads so far.
     pub(crate) fn read_stats(&self) -> ReadStats {
         let mut read = self.read;

@@ -72,7 +72,7 @@ impl RangeSpec {
     /// The expected rate of "maybe" for empty ranges, among many keys that are spread evenly: 1
     /// without a filter.
     pub fn expected_fpr(&self) -> f64 {
-        theory::infix_limit(self.bits_per_key())
+        if *self == Self::NONE { 1.0 } else { theory::infix_limit(self.bits_per_key()) }
     }
 
     /// About as many bytes as a filter of `keys` keys takes; 0 without a filter.

@@ -146,8 +146,8 @@ impl FilterPolicy {
         self.ranges_for_level(level, is_last).expected_bytes(keys)
     }
 
-    /// The same policy, with these filters for ranges, from the top, and no others. Levels below the
-    /// last of them get its filter.
+    /// The same policy, with these filters for ranges, from the top, and no others. Levels below
+    /// the last of them get its filter.
     pub(crate) fn with_ranges(self, levels: impl Iterator<Item = (usize, RangeSpec)>) -> Self {
         let rules = levels.map(|(level, spec)| RangeRule {
             levels: Levels::Range { from: level as u8, to: Some(level as u8) },
@@ -240,8 +240,8 @@ impl FromStr for FilterPolicy {
     }
 }
 
-/// The levels and the filter of an entry for ranges, `ranges=...` or `ranges.LEVELS=...`; `None` for
-/// another entry.
+/// The levels and the filter of an entry for ranges, `ranges=...` or `ranges.LEVELS=...`; `None`
+/// for another entry.
 fn range_levels(part: &str) -> Option<(Option<&str>, &str)> {
     let (name, spec) = part.strip_prefix("ranges")?.split_once('=')?;
     match name.trim() {

@@ -96,9 +96,9 @@ pub struct FilterReport {
     /// begins in the middle of its range this is unknown, and only tables that held part of the
     /// range count.
     pub prefixes: Vec<FilterLevel>,
-    /// Filters for ranges of keys, by level, if there are any. A probe is a query for a data block at
-    /// an end of a scan's range, a negative a block that was skipped, and a false positive a block
-    /// that was read and held nothing of the rest of the range.
+    /// Filters for ranges of keys, by level, if there are any. A probe is a query for a data block
+    /// at an end of a scan's range, a negative a block that was skipped, and a false positive a
+    /// block that was read and held nothing of the rest of the range.
     pub ranges: Vec<FilterLevel>,
     /// Tables whose prefix filter is not used, because it was made by an extractor other than the
     /// current one.
@@ -389,17 +389,14 @@ impl fmt::Display for FilterReport {
         for (level, conformance) in self.alarms() {
             writeln!(f, "ALARM: L{} {}: {conformance}", level.level, level.kind)?;
         }
-        if !self.prefixes.is_empty() {
-            writeln!(f, "filters of prefixes, queried by scans:")?;
-            for level in &self.prefixes {
-                level.fmt(f)?;
+        for (title, levels) in [
+            ("filters of prefixes, queried by scans:", &self.prefixes),
+            ("filters for ranges of keys, queried by scans for blocks:", &self.ranges),
+        ] {
+            if !levels.is_empty() {
+                writeln!(f, "{title}")?;
             }
-        }
-        if !self.ranges.is_empty() {
-            writeln!(f, "filters for ranges of keys, queried by scans for each block:")?;
-            for level in &self.ranges {
-                level.fmt(f)?;
-            }
+            levels.iter().try_for_each(|level| level.fmt(f))?;
         }
         if self.fallbacks > 0 {
             let count = self.fallbacks;

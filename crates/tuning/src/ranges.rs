@@ -1,11 +1,11 @@
 //! Filters for ranges beside those of keys, at the same price of a byte.
 //!
-//! A scan of an empty range reads a block of each table that it reaches, unless a filter denies that
-//! the block holds anything of the range. Per key, `b` bits let the share
-//! [`infix_limit(b)`](trommel_filter::theory::infix_limit) of these blocks pass. A block that is read
-//! in vain costs what a lookup's wasted read costs, so a byte is worth as much in either filter: the
-//! best bits of a level are those of least `blocks * rate + price * bytes`, independently of the
-//! other levels, as for filters of keys ([`crate::price`]).
+//! A scan of an empty range reads a block of each table that it reaches, unless a filter denies
+//! that the block holds anything of the range. Per key, `b` bits let the share
+//! [`infix_limit(b)`](trommel_filter::theory::infix_limit) of these blocks pass. A block that is
+//! read in vain costs what a lookup's wasted read costs, so a byte is worth as much in either
+//! filter: the best bits of a level are those of least `blocks * rate + price * bytes`,
+//! independently of the other levels, as for filters of keys ([`crate::price`]).
 
 use std::collections::BTreeMap;
 

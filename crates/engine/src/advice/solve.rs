@@ -97,8 +97,8 @@ fn by_level(seen: &Seen, flows: &[Flow]) -> Result<ByLevel, TuningError> {
     Ok(ByLevel::new(&rules, &tables))
 }
 
-/// The filters for ranges that are worth their bytes, at the price of the last bytes that the filters
-/// of keys get.
+/// The filters for ranges that are worth their bytes, at the price of the last bytes that the
+/// filters of keys get.
 fn ranges(seen: &Seen, by_level: &ByLevel, budget: u64) -> Result<RangeAdvice, TuningError> {
     let less = (budget as f64 * (1.0 - LAST_BYTES)) as u64;
     let cost = |bytes| by_level.solve(bytes).map(|plan| plan.cost.wasted_cost);

@@ -25,8 +25,8 @@
 //! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
 //! unusable, the filters that replace it are counted.
 //!
-//! Filters for ranges count as well: the policy sets them beside the budget, their bytes are taken off
-//! first, and the filters of keys share the rest.
+//! Filters for ranges count as well: the policy sets them beside the budget, their bytes are taken
+//! off first, and the filters of keys share the rest.
 //!
 //! Filters that keyspaces set for themselves count, but are neither chosen nor made smaller here:
 //! their bytes are taken off first, and the other tables share the rest ([`own`]).

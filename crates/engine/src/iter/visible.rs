@@ -194,8 +194,8 @@ impl VisibleCursor {
         }
     }
 
-    /// Counts a scan of a range with an end that has found nothing with its first movement, unless it
-    /// has passed deleted entries: with those, its blocks hold something of the range.
+    /// Counts a scan of a range with an end that has found nothing with its first movement, unless
+    /// it has passed deleted entries: with those, its blocks hold something of the range.
     #[cold]
     pub(crate) fn count_empty(&self) {
         if self.bounds.to.is_none() || self.skipped + self.merge.skipped_in_visits() > 0 {

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::code::{Code, Frequencies, infix};
-use super::{BlockEnds, CHECKSUM_AT, Header, RangeSpec, Scale, elias_fano};
+use super::{BlockEnds, CHECKSUM_AT, RangeHeader, RangeSpec, Scale, elias_fano};
 use crate::format::{HEADER_BYTES, checksum};
 
 /// Collects the keys of adjacent blocks.
@@ -109,7 +109,7 @@ impl RangeFilterBuilder {
         let (count, limit) = (occupied.len() as u64, cells * blocks.len() as u64);
         let low_bits = elias_fano::best_low_bits(count, limit);
         elias_fano::encode(&occupied, limit, low_bits, &mut body);
-        let header = Header {
+        let header = RangeHeader {
             millibits: self.spec.millibits(),
             blocks: blocks.len() as u32,
             keys,

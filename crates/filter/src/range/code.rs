@@ -9,8 +9,8 @@
 //! position. As many bytes of each key of a block are counted as tell its keys apart on average:
 //! those after them do not matter, and may be of another kind.
 //!
-//! *Monotone*: the parts of an interval are disjoint and in order, and a number within a part is the
-//! start of a part of it. A value with frequency 0 has an empty part at its place in the order.
+//! *Monotone*: the parts of an interval are disjoint and in order, and a number within a part is
+//! the start of a part of it. A value with frequency 0 has an empty part at its place in the order.
 
 /// Values of a byte.
 const VALUES: usize = 256;
@@ -78,8 +78,8 @@ impl Frequencies {
         entropy > ENOUGH_ENTROPY
     }
 
-    /// Appends the set of values that occur, and a weight for each: the stored form of the code. The
-    /// empty set stands for equal weights of all.
+    /// Appends the set of values that occur, and a weight for each: the stored form of the code.
+    /// The empty set stands for equal weights of all.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         if self.are_even() {
             out.extend_from_slice(&[0; SET_BYTES]);

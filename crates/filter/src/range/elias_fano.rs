@@ -6,7 +6,8 @@
 //! 3. A search for the first number that is not smaller than another goes to the zero that ends the
 //!    high value before its own, from the nearest *hint*, and on from there.
 //!
-//! Hints are not stored: they are the positions of every 256th zero, found when the list is decoded.
+//! Hints are not stored: they are the positions of every 256th zero, found when the list is
+//! decoded.
 //!
 //! Sources: Elias, "Efficient Storage and Retrieval by Content and Address of Static Files", 1974;
 //! Fano, "On the Number of Bits Required to Implement an Associative Memory", 1971.

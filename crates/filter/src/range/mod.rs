@@ -18,9 +18,10 @@
 //!
 //! Every step is monotone, so a key between two bounds is in a cell between theirs: the answer "no"
 //! is always correct. An empty range is answered "maybe" if it ends in the cell of a neighbouring
-//! key. For keys that spread evenly within their block, that is the share of occupied cells, however
-//! long the range is, about `2^(2 - bits)`. It is certain for a range that begins or ends within a
-//! cell's width of a key: a filter of any kind that tells keys so close apart takes more bits.
+//! key. For keys that spread evenly within their block, that is the share of occupied cells,
+//! however long the range is, about `2^(2 - bits)`. It is certain for a range that begins or ends
+//! within a cell's width of a key: a filter of any kind that tells keys so close apart takes more
+//! bits.
 //!
 //! Sources: infixes between sampled keys are those of Diva (Eslami and others, "Diva: Dynamic Range
 //! Filter for Var-Length Keys and Queries", VLDB 2025), whose samples are here the separators of an
@@ -88,14 +89,14 @@ impl BlockEnds<'_> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct RangeFilter {
-    header: Header,
+    header: RangeHeader,
     code: Code,
     occupied: Sorted,
 }
 
 /// The decoded header.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Header {
+struct RangeHeader {
     millibits: u32,
     blocks: u32,
     keys: u64,
@@ -108,7 +109,7 @@ struct Header {
     expected_fpr: f64,
 }
 
-impl Header {
+impl RangeHeader {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -183,7 +184,7 @@ impl RangeFilter {
         if checksum(&head[..CHECKSUM_AT], body) != u64::from_le_bytes(array(head, CHECKSUM_AT)) {
             return Err(damaged("its checksum does not match"));
         }
-        let header = Header::from_bytes(head)?;
+        let header = RangeHeader::from_bytes(head)?;
         let (code, words) =
             Code::decode(body).ok_or(damaged("its frequencies of bytes make no sense"))?;
         let all = header.all_cells().unwrap_or_default();

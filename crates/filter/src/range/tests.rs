@@ -103,7 +103,7 @@ fn no_key_is_denied() {
         let blocks = Blocks::new(&keys, &sizes);
         let spec = ["infix:3", "infix:6", "infix:9.7", "infix:32"][round % 4];
         let (filter, _) = blocks.filter(spec);
-        let (mut denied, mut asked) = (0, 0);
+        let (mut denied, mut queried) = (0, 0);
         for _ in 0..400 {
             let block = random.below(blocks.keys.len());
             let held = &blocks.keys[block];
@@ -120,14 +120,14 @@ fn no_key_is_denied() {
             let holds = held.iter().any(|key| is_in(&key));
             let answer = filter.may_hold(block, blocks.ends(block), &from, to.as_deref());
             assert!(answer || !holds, "{spec}: {from:?}..{to:?} in block {block}");
-            (denied, asked) = (denied + usize::from(!answer), asked + usize::from(!holds));
+            (denied, queried) = (denied + usize::from(!answer), queried + usize::from(!holds));
         }
-        assert!(denied * 4 > asked, "{spec}: {denied} of {asked} empty ranges denied");
+        assert!(denied * 4 > queried, "{spec}: {denied} of {queried} empty ranges denied");
     }
 }
 
 /// Ranges of `width` times the mean distance of keys, with random starts, that hold no key: how
-/// many are asked of one block, how many pass, and how many were expected to.
+/// many are queried of one block, how many pass, and how many were expected to.
 fn measured(
     blocks: &Blocks,
     filter: &RangeFilter,
@@ -137,7 +137,7 @@ fn measured(
     let all: BTreeSet<&Key> = blocks.keys.iter().flatten().collect();
     let distance = u64::MAX as f64 / all.len() as f64;
     let random = &mut Random(77);
-    let (mut asked, mut passed) = (0.0, 0.0);
+    let (mut queried, mut passed) = (0.0, 0.0);
     for _ in 0..150_000 {
         let start = random.next();
         let Some(end) = start.checked_add((width * distance) as u64 + 1) else { continue };
@@ -149,11 +149,11 @@ fn measured(
         if from < blocks.ends[block].0 || all.range::<Key, _>(&from..&to).next().is_some() {
             continue;
         }
-        asked += 1.0;
+        queried += 1.0;
         let answer = filter.may_hold(block, blocks.ends(block), &from, Some(&to));
         passed += f64::from(u8::from(answer));
     }
-    [asked, passed, asked * filter.expected_fpr()]
+    [queried, passed, queried * filter.expected_fpr()]
 }
 
 fn random_keys(count: usize, key: impl Fn(u64) -> Key) -> Vec<Key> {
@@ -194,9 +194,9 @@ fn rates_are_as_expected() {
                 let of_width = measured(&blocks, &filter, width, shape);
                 (0..3).for_each(|i| sum[i] += of_width[i]);
             }
-            let [asked, passed, expected] = sum;
+            let [queried, passed, expected] = sum;
             let off = passed / expected - 1.0;
-            assert!(asked > 100_000.0 && expected > 1000.0, "{asked} asked");
+            assert!(queried > 100_000.0 && expected > 1000.0, "{queried} queried");
             assert!(off.abs() < 0.05, "{name}, {bits} bits: {passed} passed, {expected} expected");
         }
     }

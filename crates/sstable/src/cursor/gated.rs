@@ -2,12 +2,12 @@
 //!
 //! 1. The index gives the first and the last block that may hold keys of the range. A block between
 //!    them does: it has entries, and all are in the range. The blocks before the first and after
-//!    the last hold none. So only these two, and the block that a search reaches, are queried in the
-//!    table's filter for ranges, and no block beyond them is read.
+//!    the last hold none. So only these two, and the block that a search reaches, are queried in
+//!    the table's filter for ranges, and no block beyond them is read.
 //! 2. A cursor that has skipped everything up to the end of the range is off the end, as if the
 //!    table ended there. [`seek_to_first`](trommel_base::Cursor::seek_to_first) and
-//!    [`seek_to_last`](trommel_base::Cursor::seek_to_last) then mean the ends of the range, so that a
-//!    merge can turn such a cursor around.
+//!    [`seek_to_last`](trommel_base::Cursor::seek_to_last) then mean the ends of the range, so that
+//!    a merge can turn such a cursor around.
 //! 3. A step forward from an entry never passes an entry of the range, and one backward neither: a
 //!    block is skipped only if none of its entries is in the part of the range ahead.
 //!
@@ -90,14 +90,14 @@ impl TableCursor {
     }
 
     /// Queries the filter whether the block at `at` may hold a key from `from` to before `to`.
-    fn ask(&mut self, at: At, from: &[u8], to: Option<&[u8]>) -> Option<RangeAnswer> {
+    fn query(&mut self, at: At, from: &[u8], to: Option<&[u8]>) -> Option<RangeAnswer> {
         let Self { table, gate, .. } = self;
         let Gate { ranges, separators, .. } = &mut **gate.as_mut()?;
         ranges.upgrade()?.query(&table.index, at, from, to, separators)
     }
 
-    /// The first block at `at` or after it that is to be read in a scan forward from `from`, where a
-    /// search for that key has reached `at` if `is_sought`. `None` if none is.
+    /// The first block at `at` or after it that is to be read in a scan forward from `from`, where
+    /// a search for that key has reached `at` if `is_sought`. `None` if none is.
     fn admit_forward(
         &mut self,
         range: &dyn ScanRange,
@@ -108,7 +108,7 @@ impl TableCursor {
         let (_, last) = self.limits(range)?;
         while let Some(here) = at.filter(|at| *at <= last) {
             let answer = match range.to() {
-                Some(to) if is_sought || here == last => self.ask(here, from, Some(to)),
+                Some(to) if is_sought || here == last => self.query(here, from, Some(to)),
                 _ => None,
             };
             match answer {
@@ -133,7 +133,7 @@ impl TableCursor {
         let from = range.from();
         while let Some(here) = at.filter(|at| *at >= first) {
             let is_end = is_sought || here == first;
-            let answer = if is_end && !from.is_empty() { self.ask(here, from, to) } else { None };
+            let answer = if is_end && !from.is_empty() { self.query(here, from, to) } else { None };
             match answer {
                 Some(RangeAnswer { maybe: false, expected }) => range.skipped(expected),
                 Some(RangeAnswer { expected, .. }) => return Ok(Some((here, Some(expected)))),

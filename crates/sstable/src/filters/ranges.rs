@@ -1,12 +1,13 @@
-//! The part for ranges of keys: lets a bounded scan skip data blocks that hold nothing in its range.
+//! The part for ranges of keys: lets a bounded scan skip data blocks that hold nothing in its
+//! range.
 //!
 //! 1. A [range filter](trommel_filter::RangeFilter) records where in each data block the keys are,
 //!    relative to the separators of the index. It covers the blocks of one leaf of the index, so
 //!    that a position in the index is one in the filter. With one leaf the part is whole; otherwise
 //!    it has a partition for each leaf, and separators in its top are the numbers of the leaves.
-//! 2. Every user key that has an entry in a block is in its filter: a tombstone, a merge operand and
-//!    an old version as well as the newest value. So a block that is skipped holds nothing that any
-//!    reader could need of the range.
+//! 2. Every user key that has an entry in a block is in its filter: a tombstone, a merge operand
+//!    and an old version as well as the newest value. So a block that is skipped holds nothing that
+//!    any reader could need of the range.
 //! 3. A cursor refers to the part without keeping it in memory. If the table was closed, or the
 //!    filter cannot be used, the answer is "maybe".
 

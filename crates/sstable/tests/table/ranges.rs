@@ -178,7 +178,7 @@ fn empty_ranges_read_few_blocks() {
     let bits = table.filters().range_facts().bytes as f64 * 8.0 / entries.len() as f64;
     assert!(bits < 6.2, "{bits} bits per key");
     let mut reads = [0; 4];
-    let (mut asked, mut in_vain) = (0, 0);
+    let (mut queried, mut in_vain) = (0, 0);
     for _ in 0..20_000 {
         let start = random.next() >> 12;
         let [from, to] = [start, start + 20_000_000_000].map(|n| format!("{n:016}").into_bytes());
@@ -201,14 +201,14 @@ fn empty_ranges_read_few_blocks() {
             }
         }
         in_vain += range.in_vain.load(Ordering::Relaxed);
-        asked += range.skipped.load(Ordering::Relaxed) + range.entered.load(Ordering::Relaxed);
+        queried += range.skipped.load(Ordering::Relaxed) + range.entered.load(Ordering::Relaxed);
     }
     let [forward, all, backward, all_back] = reads;
     assert!(all > 10_000, "{reads:?}");
     assert!(forward * 10 < all && backward * 10 < all_back, "{reads:?}");
-    let expected = table.filters().range_facts().expected * asked as f64;
+    let expected = table.filters().range_facts().expected * queried as f64;
     let off = in_vain as f64 / expected - 1.0;
-    assert!(off.abs() < 0.08, "{in_vain} of {asked} in vain, {expected} expected");
+    assert!(off.abs() < 0.08, "{in_vain} of {queried} in vain, {expected} expected");
 }
 
 /// A filter that is damaged or cut costs reads, and no entry.

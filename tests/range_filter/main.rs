@@ -54,6 +54,13 @@ fn clustered(n: u64) -> u64 {
     (center + offset) % NUMBERS
 }
 
+/// A tenant of a thousand, and one of its minutes: keys of several fields.
+fn tenants(number: u64) -> Key {
+    let (tenant, minute) = (number / 1_000_000_000, number % 1_000_000_000 / 694);
+    let (day, hour, minute) = (minute / 1440 % 1000, minute / 60 % 24, minute % 60);
+    format!("t{tenant:06}/{day:03}T{hour:02}:{minute:02}").into_bytes()
+}
+
 /// Keys in a pseudo-random order, all different.
 struct Keys {
     name: &'static str,
@@ -65,7 +72,7 @@ impl Keys {
     fn numbers(name: &'static str, shape: fn(u64) -> Key, number: fn(u64) -> u64) -> Self {
         let numbers = (0..2 * (RUNS * RUN_KEYS) as u64).map(number);
         let mut seen = HashSet::new();
-        let keys = numbers.filter(|number| seen.insert(*number)).map(shape).collect();
+        let keys = numbers.map(shape).filter(|key| seen.insert(key.clone())).collect();
         Self { name, keys, shape: Some(shape) }
     }
 
@@ -97,7 +104,9 @@ impl Keys {
         let _ = std::fs::remove_dir_all(dir);
         let db = Db::open(dir, options).unwrap();
         for run in self.present().chunks(self.present().len().div_ceil(RUNS)) {
-            run.iter().for_each(|key| db.put(key, [b'v'; 100]).unwrap());
+            for key in run {
+                db.put(key, [b'v'; 100]).unwrap();
+            }
             db.flush().unwrap();
         }
         db
@@ -221,6 +230,7 @@ fn main() {
         Keys::numbers("random, decimal", decimal, random),
         Keys::numbers("random, binary", binary, random),
         Keys::numbers("clustered, decimal", decimal, clustered),
+        Keys::numbers("tenant and minute", tenants, random),
     ];
     all.extend(arguments.next().map(|file| Keys::lines(&file)));
     rates(&all, &dir);

@@ -141,22 +141,18 @@ impl FilterPolicy {
         named.map_or(RangeSpec::NONE, |rule| rule.spec)
     }
 
-    /// About as many bytes as the filter for ranges of a table of `keys` keys takes.
-    pub(crate) fn range_bytes(&self, level: usize, is_last: bool, keys: u64) -> u64 {
-        self.ranges_for_level(level, is_last).expected_bytes(keys)
-    }
-
     /// The same policy, with these filters for ranges, from the top, and no others. Levels below
-    /// the last of them get its filter.
-    pub(crate) fn with_ranges(self, levels: impl Iterator<Item = (usize, RangeSpec)>) -> Self {
+    /// `last`, which do not exist yet, get its filter.
+    pub(crate) fn with_ranges(
+        self,
+        levels: impl Iterator<Item = (usize, RangeSpec)>,
+        last: usize,
+    ) -> Self {
         let rules = levels.map(|(level, spec)| RangeRule {
-            levels: Levels::Range { from: level as u8, to: Some(level as u8) },
+            levels: Levels::Range { from: level as u8, to: (level != last).then_some(level as u8) },
             spec,
         });
-        let mut ranges: Vec<RangeRule> = rules.collect();
-        if let Some(RangeRule { levels: Levels::Range { to, .. }, .. }) = ranges.last_mut() {
-            *to = None;
-        }
+        let ranges = rules.collect();
         Self { ranges, ..self }
     }
 

@@ -195,7 +195,8 @@ pub struct FilterAdvice {
 #[non_exhaustive]
 pub struct RangeAdvice {
     /// Scans of a bounded range that found nothing since the counters were reset: those of
-    /// iterators, [`Db::range`](crate::Db::range) and [`Db::prefix`](crate::Db::prefix).
+    /// iterators (not of cursors), [`Db::range`](crate::Db::range) and
+    /// [`Db::prefix`](crate::Db::prefix).
     pub empty_scans: u64,
     /// Blocks that such a scan would read without filters for ranges.
     pub blocks: f64,

@@ -159,7 +159,7 @@ impl SeenLevel {
             self.absent += cell.negatives + cell.false_positives;
             self.hits += cell.true_positives;
         }
-        self.empty_blocks += totals.empty_blocks[physical] + totals.ranges[physical].negatives;
+        self.empty_blocks += totals.empty_blocks[physical];
     }
 
     /// Keys of its tables.

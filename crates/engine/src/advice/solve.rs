@@ -63,13 +63,23 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
         advice.verdict = AdviceVerdict::NoTables;
     } else if seen.lookups < LOOKUPS_FOR_ADVICE {
         advice.verdict = AdviceVerdict::TooFewLookups;
+        if seen.empty_scans >= SCANS_FOR_ADVICE {
+            // The worth of a byte in the filters of keys is not known.
+            advice.ranges = Some(ranges(seen, least_price(budget_bytes)?));
+        }
     } else {
         let flows = seen.flows(misses, &options.read_costs);
         let by_level = by_level(seen, &flows)?;
-        let plan = choose(&by_level, &flows, budget_bytes)?;
+        // A budget pays for filters for ranges first.
+        let of_ranges: u64 = seen.levels.iter().map(SeenLevel::range_bytes).sum();
+        let for_keys = match seen.budget {
+            Some(_) => budget_bytes.saturating_sub(of_ranges),
+            None => budget_bytes,
+        };
+        let plan = choose(&by_level, &flows, for_keys)?;
         advice.fill(seen, &flows, &plan, options.budget);
         if seen.empty_scans >= SCANS_FOR_ADVICE {
-            advice.ranges = Some(ranges(seen, &by_level, budget_bytes)?);
+            advice.ranges = Some(ranges(seen, price_of(&by_level, for_keys)?));
         }
     }
     Ok(advice)
@@ -97,26 +107,38 @@ fn by_level(seen: &Seen, flows: &[Flow]) -> Result<ByLevel, TuningError> {
     Ok(ByLevel::new(&rules, &tables))
 }
 
-/// The filters for ranges that are worth their bytes, at the price of the last bytes that the
-/// filters of keys get.
-fn ranges(seen: &Seen, by_level: &ByLevel, budget: u64) -> Result<RangeAdvice, TuningError> {
+/// The price of the last bytes that the filters of keys get.
+fn price_of(by_level: &ByLevel, budget: u64) -> Result<Price, TuningError> {
     let less = (budget as f64 * (1.0 - LAST_BYTES)) as u64;
     let cost = |bytes| by_level.solve(bytes).map(|plan| plan.cost.wasted_cost);
     let saved = cost(less)? - cost(budget)?;
-    let price = Price::new((saved / budget.saturating_sub(less).max(1) as f64).max(0.0))?;
+    let price = saved / budget.saturating_sub(less).max(1) as f64;
+    Price::new(price.max(least_price(budget)?.per_byte()))
+}
+
+/// The price at which as many bytes as a budget has are worth the reads that are not worth bytes.
+fn least_price(budget: u64) -> Result<Price, TuningError> {
+    Price::new(NEGLIGIBLE / budget.max(1) as f64)
+}
+
+/// The filters for ranges that are worth their bytes at this price.
+fn ranges(seen: &Seen, price: Price) -> RangeAdvice {
     let levels = seen.levels.iter();
-    let demands: Vec<_> = levels.clone().map(|level| level.range_demand(seen.lookups)).collect();
+    // Without lookups, as if there were one for each scan.
+    let lookups = if seen.lookups < LOOKUPS_FOR_ADVICE { seen.empty_scans } else { seen.lookups };
+    let demands: Vec<_> = levels.clone().map(|level| level.range_demand(lookups)).collect();
     let plan = RangePlan::at(&demands, price);
     let all: f64 = demands.iter().map(|demand| demand.blocks).sum();
     let rules = plan.levels.iter().map(|(level, spec)| (*level, *spec));
-    Ok(RangeAdvice {
+    let last = seen.levels.last().map_or(0, |level| level.level);
+    RangeAdvice {
         empty_scans: seen.empty_scans,
-        blocks: all * seen.lookups as f64 / seen.empty_scans.max(1) as f64,
+        blocks: all * lookups as f64 / seen.empty_scans.max(1) as f64,
         share: if all > 0.0 { plan.wasted_reads / all } else { 1.0 },
         bytes_now: levels.map(SeenLevel::range_bytes).sum(),
         bytes: plan.bytes,
-        policy: seen.policy.clone().with_ranges(rules),
-    })
+        policy: seen.policy.clone().with_ranges(rules, last),
+    }
 }
 
 /// The filter of each level: what the budget buys, without bits that save next to nothing.

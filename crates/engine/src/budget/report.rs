@@ -205,7 +205,7 @@ impl Engine {
             return None;
         }
         let own = self.own_filters(version);
-        let policy = &self.options.load().filters;
+        let options = self.options.load();
         let shape = TreeShape::of(version, self.outlook(version, own)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
@@ -241,7 +241,7 @@ impl Engine {
             let price = terms.offer.of(table.number);
             let planned = terms.solver.choose_near(level, table.keys, weight, price);
             let is_last = level > 0 && level == shape.last;
-            let of_ranges = policy.range_bytes(level, is_last, table.keys);
+            let of_ranges = options.range_bytes(level, is_last, table.keys);
             report.add(budget, (planned, of_ranges), (level, table, *facts), weight);
             let price = richer.offer.of(table.number);
             let larger = richer.solver.choose_near(level, table.keys, weight, price);

@@ -24,7 +24,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trommel_base::SeqNo;
 use trommel_filter::HashSeed;
@@ -32,6 +32,7 @@ use trommel_sstable::{ScanRange, Verdict};
 
 use crate::bounds::{Bounds, SharedBounds};
 use crate::engine::Engine;
+use crate::levels::LEVELS;
 use crate::prefix::Prefix;
 use crate::version::Reader;
 
@@ -42,6 +43,8 @@ pub(crate) struct RangeGate {
     probe: Probe,
     /// Whether cursors query filters for ranges.
     by_block: bool,
+    /// Blocks that they have skipped on each level.
+    skipped_blocks: [AtomicU64; LEVELS],
     has_skipped: AtomicBool,
 }
 
@@ -82,6 +85,7 @@ impl RangeGate {
             bounds: bounds.clone(),
             probe,
             by_block,
+            skipped_blocks: Default::default(),
             has_skipped: AtomicBool::new(false),
         }))
     }
@@ -97,7 +101,13 @@ impl RangeGate {
         self.by_block.then(|| Arc::new(LevelRange { gate, level }) as Arc<dyn ScanRange>)
     }
 
-    /// Whether a table or a block was skipped.
+    /// Blocks that filters for ranges have made the scan skip on `level`.
+    pub(super) fn skipped_blocks(&self, level: usize) -> u64 {
+        self.skipped_blocks.get(level).map_or(0, |blocks| blocks.load(Ordering::Relaxed))
+    }
+
+    /// Whether a table was skipped. (Skipped blocks are no reason to mistrust a scan: users have no
+    /// part in filters for ranges.)
     pub(super) fn has_skipped(&self) -> bool {
         self.has_skipped.load(Ordering::Relaxed)
     }
@@ -156,7 +166,9 @@ impl ScanRange for LevelRange {
     }
 
     fn skipped(&self, expected: f64) {
-        self.gate.has_skipped.store(true, Ordering::Relaxed);
+        if let Some(blocks) = self.gate.skipped_blocks.get(self.level) {
+            blocks.fetch_add(1, Ordering::Relaxed);
+        }
         self.gate.engine.statistics.counters.with(|shard| {
             shard.ranges(self.level).count_negatives(1, expected);
         });

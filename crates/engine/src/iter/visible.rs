@@ -203,6 +203,9 @@ impl VisibleCursor {
         }
         self.store.engine.statistics.counters.with(|shard| {
             shard.empty_scans.add(1);
+            for (level, blocks) in shard.empty_blocks.iter().enumerate() {
+                blocks.add(self.gap.gate().map_or(0, |gate| gate.skipped_blocks(level)));
+            }
             for source in self.merge.sources() {
                 let read = source.read_stats();
                 if let Some(blocks) = source.level().and_then(|level| shard.empty_blocks.get(level))

@@ -84,6 +84,14 @@ impl Options {
         }
     }
 
+    /// About as many bytes as the filter for ranges of a table of `keys` keys takes.
+    pub(crate) fn range_bytes(&self, level: usize, is_last: bool, keys: u64) -> u64 {
+        if is_last && !self.filtering.filters_on_last_level {
+            return 0;
+        }
+        self.filters.ranges_for_level(level, is_last).expected_bytes(keys)
+    }
+
     /// The options of the compaction planner.
     pub(crate) fn planner(&self) -> CompactionOptions {
         let shape = &self.compaction;

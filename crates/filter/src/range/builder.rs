@@ -164,7 +164,8 @@ impl RangeFilterBuilder {
         code: &Code,
         cells: u64,
     ) -> Vec<u64> {
-        let mut occupied = Vec::new();
+        let held = blocks.last().map_or(0, |last| last.until - before);
+        let mut occupied = Vec::with_capacity(held);
         for (i, (block, infixes)) in (0_u64..).zip(self.each(before, blocks)) {
             let scale = Scale::of_infixes(code, 0, block.ends, cells);
             for infix in infixes {

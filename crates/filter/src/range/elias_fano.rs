@@ -92,17 +92,18 @@ impl Sorted {
     }
 
     /// Whether a number from `from` to `to`, both included, is in the list. (With any words in
-    /// bounded time: no more steps than there are high bits.)
+    /// bounded time: no list has more numbers of one high value than there are low values.)
     #[inline]
     pub(super) fn has_any(&self, from: u64, to: u64) -> bool {
         let mut high = from >> self.low_bits;
         let Some(mut at) = self.start_of(high) else { return false };
+        let mut left = 1_u64 << self.low_bits;
         loop {
             let Some(word) = self.words.get((at / 64) as usize).filter(|_| self.is_high(at)) else {
                 return false;
             };
             if word >> (at % 64) & 1 == 0 {
-                (high, at) = (high + 1, at + 1);
+                (high, at, left) = (high + 1, at + 1, 1 << self.low_bits);
                 if high > to >> self.low_bits {
                     return false;
                 }
@@ -113,6 +114,10 @@ impl Sorted {
                 return number <= to;
             }
             at += 1;
+            match left {
+                0 => return true,
+                _ => left -= 1,
+            }
         }
     }
 

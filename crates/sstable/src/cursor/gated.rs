@@ -1,9 +1,9 @@
 //! Movements of a cursor that skips blocks which hold nothing in the range of its scan.
 //!
-//! 1. The index gives the first and the last block that may hold keys of the range. A block between
-//!    them does: it has entries, and all are in the range. The blocks before the first and after
-//!    the last hold none. So only these two, and the block that a search reaches, are queried in
-//!    the table's filter for ranges, and no block beyond them is read.
+//! 1. The separators of the index say which block is the first or the last that may hold keys of
+//!    the range. A block between them does: it has entries, and all are in the range. The blocks
+//!    before the first and after the last hold none. So only these two, and the block that a search
+//!    reaches, are queried in the table's filter for ranges, and no block beyond them is read.
 //! 2. A cursor that has skipped everything up to the end of the range is off the end, as if the
 //!    table ended there. [`seek_to_first`](trommel_base::Cursor::seek_to_first) and
 //!    [`seek_to_last`](trommel_base::Cursor::seek_to_last) then mean the ends of the range, so that
@@ -14,6 +14,7 @@
 //! The cursor yields all entries of the range, and an arbitrary part of the others; a search must
 //! begin in the range. Called by [`TableCursor`] if it has a gate.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, Weak};
 
 use trommel_base::SeqNo;
@@ -25,17 +26,12 @@ use crate::block::Way;
 use crate::filters::{RangeAnswer, RangePart, ScanRange};
 use crate::index::At;
 
-/// After every block.
-const AFTER_ALL: At = At { leaf: usize::MAX, slot: usize::MAX };
-
 /// The range of a scan, and the filter of the table for it.
 #[derive(Debug)]
 pub(super) struct Gate {
     ranges: Weak<RangePart>,
     range: Arc<dyn ScanRange>,
-    /// The first and the last block that may hold keys of the range, once they are known.
-    limits: Option<(At, At)>,
-    /// The separators of the queried block.
+    /// Memory for separators.
     separators: [Vec<u8>; 2],
 }
 
@@ -43,7 +39,7 @@ impl Gate {
     /// The gate of a scan of this range.
     pub(super) fn new(ranges: &Arc<RangePart>, range: &Arc<dyn ScanRange>) -> Self {
         let (ranges, range) = (Arc::downgrade(ranges), Arc::clone(range));
-        Self { ranges, range, limits: None, separators: [Vec::new(), Vec::new()] }
+        Self { ranges, range, separators: [Vec::new(), Vec::new()] }
     }
 }
 
@@ -60,18 +56,14 @@ impl TableCursor {
         self.gate.as_ref().map(|gate| Arc::clone(&gate.range))
     }
 
-    /// The first and the last block that may hold keys of the range.
-    fn limits(&mut self, range: &dyn ScanRange) -> Result<(At, At), Error> {
-        if let Some(limits) = self.gate.as_ref().and_then(|gate| gate.limits) {
-            return Ok(limits);
-        }
-        let first = self.find_block(range.from())?.unwrap_or(AFTER_ALL);
-        let last = range.to().map(|to| self.find_block(to)).transpose()?.flatten();
-        let limits = (first, last.unwrap_or(AFTER_ALL));
-        if let Some(gate) = &mut self.gate {
-            gate.limits = Some(limits);
-        }
-        Ok(limits)
+    /// How the separator of the block at `at`, whose leaf is in memory, compares with `key`.
+    fn compare_separator(&mut self, at: At, key: &[u8]) -> Ordering {
+        let Self { table, gate, .. } = self;
+        let leaf = table.index.loaded_leaf(at.leaf);
+        let Some((gate, leaf)) = gate.as_mut().zip(leaf) else { return Ordering::Equal };
+        let [separator, _] = &mut gate.separators;
+        leaf.separator_into(at.slot, separator);
+        separator.as_slice().cmp(key)
     }
 
     fn find_block(&mut self, key: &[u8]) -> Result<Option<At>, Error> {
@@ -105,16 +97,20 @@ impl TableCursor {
         from: &[u8],
         mut is_sought: bool,
     ) -> Result<Admitted, Error> {
-        let (_, last) = self.limits(range)?;
-        while let Some(here) = at.filter(|at| *at <= last) {
-            let answer = match range.to() {
-                Some(to) if is_sought || here == last => self.query(here, from, Some(to)),
-                _ => None,
-            };
-            match answer {
+        let Some(to) = range.to() else { return Ok(at.map(|at| (at, None))) };
+        if to <= from {
+            return Ok(None);
+        }
+        while let Some(here) = at {
+            let is_last = self.compare_separator(here, to) != Ordering::Less;
+            let may_skip = is_sought || is_last;
+            match may_skip.then(|| self.query(here, from, Some(to))).flatten() {
                 Some(RangeAnswer { maybe: false, expected }) => range.skipped(expected),
                 Some(RangeAnswer { expected, .. }) => return Ok(Some((here, Some(expected)))),
                 None => return Ok(Some((here, None))),
+            }
+            if is_last {
+                break;
             }
             (at, is_sought) = (self.block_after(here)?, false);
         }
@@ -129,17 +125,24 @@ impl TableCursor {
         to: Option<&[u8]>,
         mut is_sought: bool,
     ) -> Result<Admitted, Error> {
-        let (first, _) = self.limits(range)?;
         let from = range.from();
-        while let Some(here) = at.filter(|at| *at >= first) {
-            let is_end = is_sought || here == first;
-            let answer = if is_end && !from.is_empty() { self.query(here, from, to) } else { None };
-            match answer {
+        if from.is_empty() {
+            return Ok(at.map(|at| (at, None)));
+        }
+        while let Some(here) = at {
+            let before = self.block_before(here)?;
+            let is_beyond = |this: &mut Self, at| this.compare_separator(at, from).is_lt();
+            if !is_sought && is_beyond(self, here) {
+                break;
+            }
+            let is_first = before.is_none_or(|before| is_beyond(self, before));
+            let may_skip = is_sought || is_first;
+            match may_skip.then(|| self.query(here, from, to)).flatten() {
                 Some(RangeAnswer { maybe: false, expected }) => range.skipped(expected),
                 Some(RangeAnswer { expected, .. }) => return Ok(Some((here, Some(expected)))),
                 None => return Ok(Some((here, None))),
             }
-            (at, is_sought) = (self.block_before(here)?, false);
+            (at, is_sought) = (before.filter(|_| !is_first), false);
         }
         Ok(None)
     }
@@ -224,6 +227,10 @@ impl TableCursor {
     #[cold]
     pub(super) fn next_block_gated(&mut self) -> Result<(), Error> {
         let Some(range) = self.range() else { return Ok(()) };
+        let is_last = |to| self.compare_separator(self.at, to).is_ge();
+        if range.to().is_some_and(is_last) {
+            return Ok(());
+        }
         let at = self.block_after(self.at)?;
         if let Some((at, expected)) = self.admit_forward(&*range, at, range.from(), false)? {
             self.enter_at(at, Direction::Forward)?;

@@ -50,7 +50,7 @@ pub enum FilterRole {
     Keys = 0,
     /// The prefixes of the keys that have one.
     Prefixes = 1,
-    /// Where whole user keys are, for ranges of them: see [`crate::filters::ranges`].
+    /// Whole user keys, for queries of ranges.
     Ranges = 2,
 }
 

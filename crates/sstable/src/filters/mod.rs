@@ -175,7 +175,7 @@ impl Filters {
     /// The fallback: the table's own filters, if anything of the sidecar is unusable. (A sidecar
     /// that was built without a filter is used and has no fallback.)
     fn stand_in(&self) -> Option<&Self> {
-        self.own.as_deref().filter(|_| self.fault().is_some())
+        self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
 
     /// The first reason why something of them cannot be used, as far as they were read.
@@ -337,7 +337,9 @@ impl Filters {
     #[inline]
     pub(crate) fn ranges(&self) -> Option<&Arc<RangePart>> {
         match &self.ranges {
-            Some(ranges) => Some(ranges),
+            Some(ranges) if self.own.is_none() || ranges.fault().is_none() => Some(ranges),
+            // The table's own are the fallback, also if only this part of a sidecar is damaged.
+            Some(_) => self.own.as_deref()?.ranges(),
             None => self.stand_in()?.ranges(),
         }
     }

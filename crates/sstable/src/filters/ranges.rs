@@ -24,7 +24,7 @@ use crate::format::FRAME_BYTES;
 use crate::index::{At, Index, IndexBuilder};
 use crate::index_tree::IndexTree;
 
-/// The range of a scan, which is notified of what range filters answer.
+/// The range of a scan, and its counters of the answers of range filters.
 pub trait ScanRange: Send + Sync + fmt::Debug {
     /// The first key of the range.
     fn from(&self) -> &[u8];
@@ -117,7 +117,7 @@ impl RangePart {
         };
         let answer = self.part.with_ranges_of(at.leaf, index.leaf_count(), &self.loader, query)?;
         if answer.is_none() {
-            let why = "a filter for ranges has not the blocks of its table";
+            let why = "a filter for ranges does not cover the blocks of its table";
             self.loader.note(FilterState::Damaged(why.into()));
         }
         answer

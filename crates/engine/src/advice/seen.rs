@@ -21,7 +21,7 @@
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
-use trommel_sstable::{FilterFacts, FilterLabel};
+use trommel_sstable::{FilterFacts, FilterLabel, Filters};
 use trommel_tuning::{Cost, RangeDemand, Visited, Visits};
 
 use crate::counters::Totals;
@@ -285,7 +285,7 @@ impl SeenTable {
     fn of(engine: &Engine, version: &Version, file: &Arc<TableFile>) -> Self {
         let reader = engine.files.tables.reader(file);
         let filters = reader.as_ref().ok().map(|table| table.filters());
-        let facts = filters.map_or(FilterFacts::NONE, |filters| filters.facts());
+        let facts = filters.map_or(FilterFacts::NONE, Filters::facts);
         let range_bytes = filters.map_or(0, |filters| filters.range_facts().bytes);
         let (keys, valued_keys) = (file.keys, file.valued_keys());
         Self { keys, valued_keys, reach: engine.reach(version, file), facts, range_bytes }

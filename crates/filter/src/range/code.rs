@@ -143,7 +143,7 @@ impl Code {
             let value = usize::from(byte);
             let start = u64::from(self.starts[value]);
             let end = self.starts.get(value + 1).map_or(WHOLE, |start| u64::from(*start));
-            let part = |share: u64| (u128::from(length) * u128::from(share) >> 16) as u64;
+            let part = |share: u64| ((u128::from(length) * u128::from(share)) >> 16) as u64;
             let (from, to) = (part(start), part(end));
             low += from;
             length = to - from;

@@ -178,8 +178,8 @@ fn hex(n: u64) -> Key {
 /// numbers, decimal and hexadecimal ones.
 #[test]
 fn rates_are_as_expected() {
-    let shapes: [(&str, fn(u64) -> Key); 3] =
-        [("binary", binary), ("digits", digits), ("hex", hex)];
+    type Shape = fn(u64) -> Key;
+    let shapes: [(&str, Shape); 3] = [("binary", binary), ("digits", digits), ("hex", hex)];
     for (name, shape) in shapes {
         let blocks = Blocks::new(&random_keys(60_000, shape), &[38, 42, 40]);
         for bits in [5.0, 6.0, 8.5] {

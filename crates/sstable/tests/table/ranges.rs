@@ -112,16 +112,16 @@ fn check_range(table: &Table, entries: &[Entry], range: &Arc<Counted>, random: &
     assert_eq!(scan(&mut cursor, range, true), held, "{range:?}");
     // Turned around from beyond the range, or off its end.
     if cursor.is_valid() {
-        cursor.prev().unwrap()
+        cursor.prev().unwrap();
     } else {
-        cursor.seek_to_last().unwrap()
+        cursor.seek_to_last().unwrap();
     }
     let reversed: Vec<Entry> = held.iter().rev().cloned().collect();
     assert_eq!(scan(&mut cursor, range, false), reversed, "{range:?}");
     if cursor.is_valid() {
-        cursor.next().unwrap()
+        cursor.next().unwrap();
     } else {
-        cursor.seek_to_first().unwrap()
+        cursor.seek_to_first().unwrap();
     }
     assert_eq!(scan(&mut cursor, range, true), held, "{range:?}");
 

@@ -4,16 +4,19 @@
 //!    and duration in microseconds since the trace began. Work within other work of the thread,
 //!    such as a flush during a compaction, lies within its event. The first event of a thread is
 //!    preceded by its name.
-//! 2. An event is written under a lock, a leaf, to a buffer and then to the output. Work ends some
-//!    thousand times a second at most.
-//! 3. The first error of the output ends the recording, and [`BackgroundTrace::finish`] returns it.
+//! 2. An event is added to a buffer in memory, under a lock, which is a leaf: the output is the user's
+//!    code, and some work ends under the lock of the write queue. Events beyond [`MOST_BYTES`] are
+//!    only counted.
+//! 3. [`BackgroundTrace::finish`] writes the output, or the drop of the last clone does. A forked
+//!    child writes nothing.
 //!
 //! Source: the array form of the Trace Event Format, as Perfetto's
 //! [documentation](https://perfetto.dev/docs/getting-started/other-formats) describes it.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -29,9 +32,15 @@ pub(crate) enum Detail<'a> {
     Text(&'a str),
 }
 
+/// Maximum size of the recorded events, in bytes: some 500,000 events.
+const MOST_BYTES: usize = 64 << 20;
+
 /// A trace of background work being recorded, in the JSON array form of the Trace Event Format: see
-/// [`Db::trace_background`](crate::Db::trace_background). Clones are the same trace. Dropping the
-/// last one, and the stores that record to it, ends the trace, and errors are lost.
+/// [`Db::trace_background`](crate::Db::trace_background). Clones are the same trace.
+///
+/// Events are kept in memory, up to 64 MiB (some 500,000), and written when the trace is finished.
+/// Later ones are counted in a last event, `lost`. Dropping the last clone, and the stores that
+/// record to it, finishes the trace, and errors are lost.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -53,61 +62,73 @@ pub struct BackgroundTrace {
 #[derive(Debug)]
 struct Recording {
     began: Instant,
+    /// The process that began the trace.
+    process: u32,
+    has_ended: AtomicBool,
     state: Mutex<RecordingState>,
+    out: Mutex<Option<Output>>,
 }
 
-struct RecordingState {
-    /// `None` once the trace has ended.
-    out: Option<BufWriter<Box<dyn Write + Send>>>,
-    /// Threads whose names are written.
-    named: Vec<u64>,
-    events: u64,
-    failed: Option<io::Error>,
-}
+struct Output(Box<dyn Write + Send>);
 
-impl std::fmt::Debug for RecordingState {
+impl std::fmt::Debug for Output {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RecordingState").field("events", &self.events).finish_non_exhaustive()
+        f.write_str("Output")
     }
 }
 
+#[derive(Debug, Default)]
+struct RecordingState {
+    /// The events, each with the separator before it.
+    text: String,
+    /// Threads whose names are in the text.
+    named: HashSet<u64>,
+    events: u64,
+    /// Events that had no room.
+    lost: u64,
+}
+
 impl BackgroundTrace {
-    /// Begins a trace, which is written to `out` through a buffer.
+    /// Begins a trace, which is written to `out` when it is finished.
     ///
     /// ```
     /// let trace = trommel::BackgroundTrace::new(std::io::sink());
     /// assert_eq!(trace.finish().unwrap(), 0);
     /// ```
     pub fn new(out: impl Write + Send + 'static) -> Self {
-        let out: BufWriter<Box<dyn Write + Send>> = BufWriter::new(Box::new(out));
-        let state = RecordingState { out: Some(out), named: Vec::new(), events: 0, failed: None };
-        Self { recording: Arc::new(Recording { began: env::now(), state: Mutex::new(state) }) }
+        Self {
+            recording: Arc::new(Recording {
+                began: env::now(),
+                process: std::process::id(),
+                has_ended: AtomicBool::new(false),
+                state: Mutex::new(RecordingState::default()),
+                out: Mutex::new(Some(Output(Box::new(out)))),
+            }),
+        }
     }
 
-    /// Ends the trace, and returns the number of its events. Work that ends later is not recorded.
+    /// Ends the trace, writes it, and returns the number of its events. Work that ends later is not
+    /// recorded. The second call, and a call in a forked child, write nothing.
     ///
     /// # Errors
-    /// The first error of its output: events after it are missing.
+    /// Errors of the output: then the trace is incomplete.
     pub fn finish(&self) -> io::Result<u64> {
-        lock(&self.recording.state).end()
+        self.recording.end()
     }
 }
 
 impl Recording {
     fn add(&self, name: &str, start: Instant, end: Instant, details: &[(&str, Detail<'_>)]) {
+        if self.has_ended.load(Relaxed) {
+            return;
+        }
         let thread = thread_number();
         let (from, to) = (self.micros(start), self.micros(end));
-        let mut state = lock(&self.state);
-        let is_named = state.named.contains(&thread);
-        let mut text = String::new();
-        if !is_named {
-            state.named.push(thread);
-            text += &thread_name(thread);
-        }
-        let took = Micros(to.0 - from.0);
+        let took = Micros(to.0.saturating_sub(from.0));
+        let mut event = String::new();
         // Writing to a string never fails.
         let _ = write!(
-            text,
+            event,
             "{{\"name\":{},\"cat\":\"trommel\",\"ph\":\"X\",\"pid\":1,\"tid\":{thread},\
              \"ts\":{from},\"dur\":{took},\"args\":{{",
             Quoted(name),
@@ -115,12 +136,34 @@ impl Recording {
         for (nth, (name, detail)) in details.iter().enumerate() {
             let before = if nth == 0 { "" } else { "," };
             let _ = match detail {
-                Detail::Number(number) => write!(text, "{before}{}:{number}", Quoted(name)),
-                Detail::Text(value) => write!(text, "{before}{}:{}", Quoted(name), Quoted(value)),
+                Detail::Number(number) => write!(event, "{before}{}:{number}", Quoted(name)),
+                Detail::Text(value) => write!(event, "{before}{}:{}", Quoted(name), Quoted(value)),
             };
         }
-        text += "}}";
-        state.add(&text);
+        event += "}}";
+        lock(&self.state).add(thread, &event);
+    }
+
+    fn end(&self) -> io::Result<u64> {
+        if self.process != std::process::id() {
+            return Ok(0);
+        }
+        self.has_ended.store(true, Relaxed);
+        let RecordingState { mut text, events, lost, .. } = std::mem::take(&mut *lock(&self.state));
+        let Some(Output(mut out)) = lock(&self.out).take() else { return Ok(events) };
+        if lost > 0 {
+            let at = self.micros(env::now());
+            let _ = write!(
+                text,
+                ",\n{{\"name\":\"lost\",\"cat\":\"trommel\",\"ph\":\"i\",\"s\":\"g\",\"pid\":1,\"tid\":0,\
+                 \"ts\":{at},\"args\":{{\"events\":{lost}}}}}"
+            );
+        }
+        out.write_all(b"[")?;
+        out.write_all(text.trim_start_matches(',').as_bytes())?;
+        out.write_all(b"\n]\n")?;
+        out.flush()?;
+        Ok(events)
     }
 
     /// The time since the trace began. What began earlier is shown from then on.
@@ -134,36 +177,27 @@ fn thread_name(thread: u64) -> String {
     let current = thread::current();
     let name = current.name().map_or_else(|| format!("thread {thread}"), str::to_owned);
     format!(
-        "{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{thread},\"args\":{{\"name\":{}}}}},\n",
+        ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{thread},\"args\":{{\"name\":{}}}}}",
         Quoted(&name)
     )
 }
 
 impl RecordingState {
-    fn add(&mut self, event: &str) {
-        let Some(out) = &mut self.out else { return };
-        let before = if self.events == 0 { "[\n" } else { ",\n" };
-        let written =
-            out.write_all(before.as_bytes()).and_then(|()| out.write_all(event.as_bytes()));
-        match written {
-            Ok(()) => self.events += 1,
-            Err(error) => {
-                self.failed = Some(error);
-                self.out = None;
-            }
+    fn add(&mut self, thread: u64, event: &str) {
+        if self.text.len() + event.len() > MOST_BYTES {
+            self.lost += 1;
+            return;
         }
-    }
-
-    fn end(&mut self) -> io::Result<u64> {
-        if let Some(mut out) = self.out.take() {
-            let end: &[u8] = if self.events == 0 { b"[\n]\n" } else { b"\n]\n" };
-            self.failed = out.write_all(end).and_then(|()| out.flush()).err();
+        if self.named.insert(thread) {
+            self.text += &thread_name(thread);
         }
-        self.failed.take().map_or(Ok(self.events), Err)
+        self.text += ",\n";
+        self.text += event;
+        self.events += 1;
     }
 }
 
-impl Drop for RecordingState {
+impl Drop for Recording {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -377,6 +411,46 @@ mod tests {
             (&"a \"b\"\\\n".into(), &"\u{1}".into())
         );
         assert_eq!(span(&events[0]), (0, 0));
+    }
+
+    /// Work ends under locks of the store, so foreign code must not run there.
+    #[test]
+    fn the_output_is_not_used_before_the_end() {
+        struct Unused;
+        impl Write for Unused {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                panic!("written");
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                panic!("flushed");
+            }
+        }
+        let trace = BackgroundTrace::new(Unused);
+        let options = Options::default().vfs(Arc::new(MemoryVfs::new()));
+        let db = Db::open("db", options).unwrap();
+        db.trace_background(&trace);
+        for nth in 0..1000_u32 {
+            db.put_with(nth.to_be_bytes(), [], WriteOptions::sync()).unwrap();
+        }
+        db.flush().unwrap();
+        drop(db);
+        // Its drop would write.
+        std::mem::forget(trace);
+    }
+
+    #[test]
+    fn events_beyond_the_bound_are_counted() {
+        let out = Shared::default();
+        let trace = BackgroundTrace::new(out.clone());
+        let (began, long) = (trace.recording.began, "x".repeat(MOST_BYTES / 2));
+        for _ in 0..3 {
+            trace.recording.add("work", began, began, &[("why", Detail::Text(&long))]);
+        }
+        assert_eq!(trace.finish().unwrap(), 1);
+        let events: Vec<Value> = serde_json::from_slice(&lock(&out.0)).unwrap();
+        let last = events.last().unwrap();
+        assert_eq!((&last["name"], &last["args"]["events"]), (&"lost".into(), &2.into()));
     }
 
     #[test]

@@ -278,8 +278,11 @@ fn draw_gap() -> bool {
     let state = state ^ (state << 13);
     let state = state ^ (state >> 7);
     let state = state ^ (state << 17);
-    // One more for the operation that is timed, which begins twice.
-    let left = state % (2 * LATENCY_SAMPLE - 1) + u64::from(!is_first);
+    let gaps = 2 * LATENCY_SAMPLE - 1;
+    // One more for the operation that is timed, which begins twice. The first gap of a thread is
+    // what is left of one at a random moment, which is shorter: threads of few operations would
+    // otherwise be timed too seldom.
+    let left = if is_first { (state % gaps).min(state / gaps % gaps) } else { state % gaps + 1 };
     DRAWS.set(SampleDraws { left, state });
     !is_first
 }

@@ -8,6 +8,9 @@ use crate::env;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::sync::{Condvar, Mutex, lock, wait_until};
 
+/// A hundred years: a longer period ends after it, as no clock counts much further.
+const LONGEST_PERIOD: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// The thread, which ends when the timer is dropped.
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -45,7 +48,7 @@ impl Timer {
 impl TimerEnd {
     /// Waits for `period`, unless it is over before.
     fn wait(&self, period: Duration) {
-        let due = env::now() + period;
+        let due = env::now() + period.min(LONGEST_PERIOD);
         let mut is_over = lock(&self.is_over);
         while !*is_over && env::now() < due {
             is_over = wait_until(&self.changed, is_over, due);

@@ -35,15 +35,12 @@ enum Part {
 pub(super) struct Frame(Vec<Part>);
 
 impl Frame {
-    /// The frame of `now`, with rates since `before`.
-    pub(super) fn of(now: &Watched, before: Option<&Watched>) -> Self {
+    /// The frame of `now`, with rates since `before`; those of the writer's counters since `older`,
+    /// which it published before.
+    pub(super) fn of(now: &Watched, before: Option<&Watched>, older: Option<&Published>) -> Self {
         let mut parts = vec![store(now, before), levels(now), filters(now)];
         if let Ok(published) = &now.published {
-            let counters = TwoMoments {
-                now: &published.metrics,
-                before: before.and_then(|before| Some(&before.published.as_ref().ok()?.metrics)),
-                seconds: before.map_or(0.0, |before| (now.at - before.at).as_secs_f64()),
-            };
+            let counters = Growth::of(published, older);
             parts.push(counters.work());
             parts.push(counters.stalls());
             parts.extend(latencies(&published.metrics));
@@ -169,14 +166,23 @@ fn filters(now: &Watched) -> Part {
     Part::List("filters", columns, now.filters.levels.iter().map(row).collect())
 }
 
-/// The writer's counters now and at the frame before.
-struct TwoMoments<'a> {
+/// The writer's counters, and those that it published before.
+struct Growth<'a> {
     now: &'a Metrics,
     before: Option<&'a Metrics>,
+    /// From one publication to the other, by the writer's clock.
     seconds: f64,
 }
 
-impl TwoMoments<'_> {
+impl<'a> Growth<'a> {
+    fn of(now: &'a Published, before: Option<&'a Published>) -> Self {
+        let passed = before.and_then(|before| now.written.duration_since(before.written).ok());
+        let seconds = passed.map_or(0.0, |passed| passed.as_secs_f64());
+        // Without time between them there are no rates.
+        let before = before.filter(|_| seconds > 0.0).map(|before| &before.metrics);
+        Self { now: &now.metrics, before, seconds }
+    }
+
     /// By how much a counter has grown; `None` after a reset.
     fn growth(&self, sample: &str) -> Option<f64> {
         let growth = self.now.get(sample)? - self.before?.get(sample)?;
@@ -257,4 +263,31 @@ fn latencies(metrics: &Metrics) -> Option<Part> {
     let rows: Vec<_> = TimedOperation::ALL.into_iter().filter_map(row).collect();
     let columns = vec!["operation", "timed", "micros_p50", "micros_p99", "micros_p999"];
     (!rows.is_empty()).then_some(Part::List("latencies", columns, rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn rates_are_those_between_two_publications() {
+        let at = |seconds: u64, gets: u64| {
+            let text = format!("trommel_gets_total {gets}\n# EOF\n");
+            let written = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            Published { written, ..Published::now(&text) }
+        };
+        let rate = |now: &Published, older: Option<&Published>| {
+            Growth::of(now, older).rate("gets_total").shown()
+        };
+        let (first, second) = (at(10, 1000), at(14, 3000));
+        assert_eq!(rate(&second, Some(&first)), Value::Float(500.0).shown());
+        let none = rate(&first, None);
+        assert_ne!(none, Value::Float(0.0).shown());
+        // The same, a clock that was set back, and a store that was opened again.
+        for older in [&second, &at(15, 1000), &at(10, 4000)] {
+            assert_eq!(rate(&second, Some(older)), none);
+        }
+    }
 }

@@ -126,10 +126,16 @@ pub(crate) fn run(
     let look = || source.look(args.metrics.as_deref());
     let is_live = !args.once && (args.html.is_some() || io::stdout().is_terminal());
     let mut screen = (is_live && args.html.is_none()).then(Screen::open);
-    let mut before = None;
+    let (mut before, mut older) = (None::<Watched>, None);
     loop {
         let watched = look()?;
-        let frame = Frame::of(&watched, before.as_ref());
+        // The writer publishes at its own times: a frame may find the metrics of the last one.
+        if let (Ok(now), Some(Watched { published: Ok(last), .. })) = (&watched.published, &before)
+            && now.written != last.written
+        {
+            older = Some(last.clone());
+        }
+        let frame = Frame::of(&watched, before.as_ref(), older.as_ref());
         match (&args.html, &mut screen) {
             (Some(file), _) => write_page(file, &watched, &frame, args.interval)?,
             (None, None) => frame.print(&args.output, out)?,

@@ -47,12 +47,15 @@ impl Metrics {
 pub(super) struct Published {
     pub(super) metrics: Metrics,
     pub(super) age: Duration,
+    /// When the writer published them.
+    pub(super) written: SystemTime,
 }
 
 impl Published {
     /// Those of now.
     pub(super) fn now(text: &str) -> Self {
-        Self { metrics: Metrics::parse(text).unwrap_or_default(), age: Duration::ZERO }
+        let metrics = Metrics::parse(text).unwrap_or_default();
+        Self { metrics, age: Duration::ZERO, written: SystemTime::now() }
     }
 
     /// Reads the metrics of the store with this number, or says why there are none.
@@ -65,7 +68,7 @@ impl Published {
         let written = fs::metadata(file).and_then(|file| file.modified());
         let written = written.map_err(|error| error.to_string())?;
         let age = SystemTime::now().duration_since(written).unwrap_or_default();
-        Ok(Self { metrics, age })
+        Ok(Self { metrics, age, written })
     }
 }
 

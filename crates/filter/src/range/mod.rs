@@ -75,17 +75,16 @@ impl BlockEnds<'_> {
 /// ```
 /// use trommel_filter::{BlockEnds, RangeFilter, RangeSpec};
 ///
-/// let spec: RangeSpec = "infix:10".parse()?;
-/// let mut builder = spec.builder();
-/// builder.add(b"apple");
-/// builder.add(b"apricot");
-/// builder.add(b"melon");
-/// let ends = BlockEnds { first: b"apple", last: b"n" };
+/// let key = |n: u32| format!("{n:06}").into_bytes();
+/// let mut builder = "infix:10".parse::<RangeSpec>()?.builder();
+/// (0..100).for_each(|n| builder.add(&key(n * 7919)));
+/// let (first, last) = (key(0), key(99 * 7919));
+/// let ends = BlockEnds { first: &first, last: &last };
 /// builder.end_block(ends);
 /// let filter = RangeFilter::decode(&builder.finish())?;
 ///
-/// assert!(filter.may_hold(0, ends, b"apr", Some(b"aps")));
-/// assert!(!filter.may_hold(0, ends, b"banana", Some(b"cherry")));
+/// assert!(filter.may_hold(0, ends, &key(7919), Some(&key(7920))));
+/// assert!(!filter.may_hold(0, ends, &key(10_000), Some(&key(12_000))));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]

@@ -431,7 +431,7 @@ mod tests {
         let db = Db::open("db", options).unwrap();
         db.trace_background(&trace);
         for nth in 0..1000_u32 {
-            db.put_with(nth.to_be_bytes(), [], WriteOptions::sync()).unwrap();
+            db.put_with(nth.to_le_bytes(), [], WriteOptions::sync()).unwrap();
         }
         db.flush().unwrap();
         drop(db);

@@ -4,9 +4,9 @@
 //!    and duration in microseconds since the trace began. Work within other work of the thread,
 //!    such as a flush during a compaction, lies within its event. The first event of a thread is
 //!    preceded by its name.
-//! 2. An event is added to a buffer in memory, under a lock, which is a leaf: the output is the user's
-//!    code, and some work ends under the lock of the write queue. Events beyond [`MOST_BYTES`] are
-//!    only counted.
+//! 2. An event is added to a buffer in memory, under a lock, which is a leaf: the output is the
+//!    user's code, and some work ends under the lock of the write queue. Events beyond
+//!    [`MOST_BYTES`] are only counted.
 //! 3. [`BackgroundTrace::finish`] writes the output, or the drop of the last clone does. A forked
 //!    child writes nothing.
 //!

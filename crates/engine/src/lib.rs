@@ -72,8 +72,8 @@
 //! arithmetic of budgets.
 //!
 //! # Operations
-//! [`Stats`] holds the counters, and [`LatencyStats`] the times of each [`TimedOperation`], of one in
-//! [`LATENCY_SAMPLE`]; a [`BackgroundTrace`] shows background work as a time line, and a
+//! [`Stats`] holds the counters, and [`LatencyStats`] the times of each [`TimedOperation`], of one
+//! in [`LATENCY_SAMPLE`]; a [`BackgroundTrace`] shows background work as a time line, and a
 //! [`MetricsFile`] has the metrics for other processes. [`Db::checkpoint`] copies the store;
 //! [`VerifyReport`], [`RecoveryReport`], [`RepairReport`] and [`Damage`] report corruption;
 //! [`Degraded`] and [`Healthy`] read the intact data of a corrupt store. The modules [`inspect`],

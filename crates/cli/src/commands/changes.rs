@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use trommel::{ChangedBatch, ChangedKeyspace, Changes, Db, Error, Follower, Options};
+use trommel::{ChangedBatch, ChangedKeyspace, Changes, Db, Error};
 use trommel_harness::units::parse_count;
 
-use crate::commands::base::Base;
+use crate::commands::live_store::LiveStore;
 use crate::commands::operations::columns;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
@@ -59,34 +59,17 @@ pub(crate) struct ChangesArgs {
     output: OutputArgs,
 }
 
-/// The store whose changes are printed.
-enum FeedSource<'a> {
-    /// The store of the shell.
-    Open(&'a Db),
-    /// One that another process may write to.
-    Followed(Follower),
-}
-
-impl FeedSource<'_> {
-    fn db(&self) -> &Db {
-        match self {
-            Self::Open(db) => db,
-            Self::Followed(follower) => follower.db(),
+/// Waits a little for changes. Returns whether there are any.
+fn wait(source: &LiveStore<'_>, changes: &mut Changes) -> Result<bool, Failure> {
+    if let LiveStore::Followed(follower) = source {
+        follower.catch_up()?;
+        if !changes.wait(Duration::ZERO)? {
+            std::thread::sleep(PAUSE);
+            return Ok(false);
         }
+        return Ok(true);
     }
-
-    /// Waits a little for changes. Returns whether there are any.
-    fn wait(&self, changes: &mut Changes) -> Result<bool, Failure> {
-        if let Self::Followed(follower) = self {
-            follower.catch_up()?;
-            if !changes.wait(Duration::ZERO)? {
-                std::thread::sleep(PAUSE);
-                return Ok(false);
-            }
-            return Ok(true);
-        }
-        Ok(changes.wait(PAUSE)?)
-    }
+    Ok(changes.wait(PAUSE)?)
 }
 
 pub(crate) fn run(
@@ -94,17 +77,7 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let source = match session.open {
-        Some(db) => {
-            args.store.reject_db()?;
-            FeedSource::Open(db)
-        }
-        None => {
-            let dir = args.store.dir()?;
-            let options = Base::of(&dir, &Options::default()).options;
-            FeedSource::Followed(Db::open_follower(dir, options)?)
-        }
-    };
+    let source = LiveStore::open(&args.store, session)?;
     let mut changes = begin(args, source.db())?;
     let mut output = args.output.begin("changes", out);
     output.list("changes", &COLUMNS)?;
@@ -131,7 +104,7 @@ fn begin(args: &ChangesArgs, db: &Db) -> Result<Changes, Failure> {
 
 fn print_all(
     args: &ChangesArgs,
-    source: &FeedSource<'_>,
+    source: &LiveStore<'_>,
     changes: &mut Changes,
     left: &mut u64,
     session: Session<'_>,
@@ -146,7 +119,7 @@ fn print_all(
             }
             None if args.follow => {
                 output.pass_on()?;
-                while !source.wait(changes)? {
+                while !wait(source, changes)? {
                     session.go_on()?;
                 }
             }

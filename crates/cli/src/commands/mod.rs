@@ -17,6 +17,7 @@ pub(crate) mod get;
 pub(crate) mod ingest;
 pub(crate) mod keyspaces;
 pub(crate) mod levels;
+pub(crate) mod live_store;
 pub(crate) mod load;
 pub(crate) mod operations;
 pub(crate) mod put;

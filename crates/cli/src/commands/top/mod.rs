@@ -15,11 +15,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use trommel::vfs::{DiskVfs, Vfs as _};
-use trommel::{Db, Follower, Options};
 use trommel_lab::report::live;
 
-use crate::commands::base::Base;
 use crate::commands::levels::seconds;
+use crate::commands::live_store::LiveStore;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::OutputArgs;
@@ -67,44 +66,27 @@ pub(crate) struct TopArgs {
     output: OutputArgs,
 }
 
-/// The store that is watched.
-enum TopSource<'a> {
-    /// That of the shell.
-    Open(&'a Db),
-    /// One that another process may write to.
-    Followed(Follower),
-}
-
-impl TopSource<'_> {
-    fn db(&self) -> &Db {
-        match self {
-            Self::Open(db) => db,
-            Self::Followed(follower) => follower.db(),
+/// The store as of now.
+fn look(source: &LiveStore<'_>, metrics: Option<&Path>) -> Result<Watched, Failure> {
+    let db = source.db();
+    let (published, is_closed) = match source {
+        LiveStore::Open(db) => (Ok(Published::now(&db.openmetrics())), false),
+        LiveStore::Followed(follower) => {
+            follower.catch_up()?;
+            let none = || Err("none: name their file with --metrics".to_owned());
+            let read = metrics.map_or_else(none, |file| Published::read(file, db.id()));
+            (read, follower.follower_stats()?.is_closed)
         }
-    }
-
-    /// The store as of now.
-    fn look(&self, metrics: Option<&Path>) -> Result<Watched, Failure> {
-        let db = self.db();
-        let (published, is_closed) = match self {
-            Self::Open(db) => (Ok(Published::now(&db.openmetrics())), false),
-            Self::Followed(follower) => {
-                follower.catch_up()?;
-                let none = || Err("none: name their file with --metrics".to_owned());
-                let read = metrics.map_or_else(none, |file| Published::read(file, db.id()));
-                (read, follower.follower_stats()?.is_closed)
-            }
-        };
-        Ok(Watched {
-            at: Instant::now(),
-            dir: db.dir().to_path_buf(),
-            id: db.id(),
-            is_closed,
-            stats: db.stats(),
-            filters: db.filter_report(),
-            published,
-        })
-    }
+    };
+    Ok(Watched {
+        at: Instant::now(),
+        dir: db.dir().to_path_buf(),
+        id: db.id(),
+        is_closed,
+        stats: db.stats(),
+        filters: db.filter_report(),
+        published,
+    })
 }
 
 pub(crate) fn run(
@@ -112,23 +94,12 @@ pub(crate) fn run(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let source = match session.open {
-        Some(db) => {
-            args.store.reject_db()?;
-            TopSource::Open(db)
-        }
-        None => {
-            let dir = args.store.dir()?;
-            let options = Base::of(&dir, &Options::default()).options;
-            TopSource::Followed(Db::open_follower(dir, options)?)
-        }
-    };
-    let look = || source.look(args.metrics.as_deref());
+    let source = LiveStore::open(&args.store, session)?;
     let is_live = !args.once && (args.html.is_some() || io::stdout().is_terminal());
     let mut screen = (is_live && args.html.is_none()).then(Screen::open);
     let (mut before, mut older) = (None::<Watched>, None);
     loop {
-        let watched = look()?;
+        let watched = look(&source, args.metrics.as_deref())?;
         // The writer publishes at its own times: a frame may find the metrics of the last one.
         if let (Ok(now), Some(Watched { published: Ok(last), .. })) = (&watched.published, &before)
             && now.written != last.written

@@ -290,6 +290,7 @@ fn draw_gap() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::thread;
 
     #[test]
     fn buckets_are_in_order_and_a_sixteenth_wide() {
@@ -338,5 +339,17 @@ mod tests {
         }
         let expected = 1_000_000 / LATENCY_SAMPLE;
         assert!(drawn.iter().all(|n| n.abs_diff(expected) < expected / 20), "{drawn:?}");
+    }
+
+    /// Of threads that do few operations, the same part is timed.
+    #[test]
+    fn short_threads_are_timed_as_often() {
+        let timed = || {
+            let draws = || u64::from(draws() && !draws());
+            thread::spawn(move || (0..LATENCY_SAMPLE).map(|_| draws()).sum::<u64>())
+        };
+        // One each on average, but for its first operation: this is far from chance.
+        let all: u64 = (0..1000).map(|_| timed().join().unwrap()).sum();
+        assert!((850..1150).contains(&all), "{all}");
     }
 }

@@ -66,3 +66,21 @@ impl Drop for Timer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+
+    use super::*;
+
+    /// A thread that has panicked has dropped its sender.
+    #[test]
+    fn a_period_beyond_the_clock_is_waited_for() {
+        let (sender, calls) = channel();
+        let timer = Timer::start("test", Duration::MAX, move || sender.send(()).unwrap()).unwrap();
+        calls.recv().unwrap();
+        let next = calls.recv_timeout(Duration::from_millis(200));
+        assert_eq!(next, Err(RecvTimeoutError::Timeout));
+        drop(timer);
+    }
+}

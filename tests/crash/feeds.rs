@@ -10,6 +10,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use trommel::{BatchOp, Db, Error, Options, SeqNo, WriteBatch, WriteOptions};
 use trommel_sim::{Policy, SimDisk};
+use trommel_tests::settings::rounds;
 
 /// Steps of a life before it is closed.
 const STEPS: u64 = 70;
@@ -123,8 +124,7 @@ fn check(image: &SimDisk, archived: u64, written: &Written, position: SeqNo, rng
 
 #[test]
 fn a_consumer_continues_after_a_power_failure() {
-    let seeds = if std::env::var_os("TROMMEL_LANES").is_some() { 12 } else { 4 };
-    for seed in 0..seeds {
+    for seed in 0..rounds(12) {
         let mut rng = Rng::with_seed(seed);
         let archived = if seed % 4 == 3 { 100 << 10 } else { 1 << 30 };
         let (disk, written) = live(&mut rng, archived);

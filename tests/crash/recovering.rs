@@ -13,7 +13,7 @@ use fastrand::Rng;
 use trommel::{Db, Options, WriteOptions};
 use trommel_sim::{Data, Entries, Failure, Fault, Image, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{cases, first_seed, scale};
+use trommel_tests::settings::{cases, first_seed, rounds, scale};
 
 use crate::inspect::{Verdict, failed, same, scan};
 use crate::oracle::{Bounds, History, digest};
@@ -209,7 +209,7 @@ fn fail_and_crash(fault: &Fault, when: When) -> bool {
     for at in start..=replay.ops().len() {
         replay.seek(at);
         for (data, seed) in
-            [Data::All, Data::Synced].into_iter().flat_map(|d| (0..6).map(move |s| (d, s)))
+            [Data::All, Data::Synced].into_iter().flat_map(|d| (0..rounds(6)).map(move |s| (d, s)))
         {
             let image = replay.image(Policy::new(Entries::Random, data), seed);
             let found = open(&image.disk()).and_then(|db| db.get("key"));

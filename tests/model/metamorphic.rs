@@ -172,12 +172,15 @@ const _: () = assert!(
     "a hundred thousand operations under sixteen sets of options are promised"
 );
 
+/// The share of the seeds from which the sequences are drawn: one whose first sequences are short.
+const SHARE: u64 = 8;
+
 #[test]
 fn no_option_changes_an_answer() {
     let home = Home::simulated(Cached, 0);
     // One alone need not be killed.
     let sequences = cases(SEQUENCES).div_ceil(stride() as u64).max(2);
-    let all = runner::run_all::<Many>("no_option_changes_an_answer", 0, home, sequences);
+    let all = runner::run_all::<Many>("no_option_changes_an_answer", SHARE, home, sequences);
     assert!(all.kills > 0, "{all:?}");
 }
 

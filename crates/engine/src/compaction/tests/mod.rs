@@ -16,6 +16,11 @@ use crate::version::{FilterMeta, TableFile, TableMeta, Version};
 
 use super::plan::Plan;
 
+/// Whether this is a run of the project's CI, which takes the time for more.
+fn is_ci() -> bool {
+    std::env::var("TROMMEL_LANES").is_ok_and(|size| size == "ci")
+}
+
 /// A table of which only these properties matter.
 fn table(number: u64, smallest: &[u8], largest: &[u8], file_bytes: u64) -> TableMeta {
     TableMeta {

@@ -46,7 +46,7 @@ pub(crate) fn memtable(kind: MemtableKind) -> Arc<Memtable> {
 
 /// Keys that differ by little: shared prefixes around 16 bytes, zero bytes, prefixes of each other,
 /// the empty key.
-fn awkward_key(random: &mut Random) -> Vec<u8> {
+pub(crate) fn awkward_key(random: &mut Random) -> Vec<u8> {
     let mut key = match random.below(4) {
         0 => Vec::new(),
         1 => b"a prefix that is shared by many".to_vec(),

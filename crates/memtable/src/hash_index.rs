@@ -92,7 +92,7 @@ impl HashIndex {
         key: &[u8],
         seqno: SeqNo,
     ) -> Option<Stored<'a>> {
-        let mut scan = self.scan();
+        let mut scan = self.scan(None);
         scan.seek(&Probe::new(common_prefix, key, seqno));
         scan.record(arena).filter(|record| record.key() == key)
     }
@@ -157,9 +157,9 @@ impl Index for HashIndex {
     }
 
     /// The first scan sorts all entries into a run.
-    fn scan(&self) -> Scan {
+    fn scan(&self, moment: Option<SeqNo>) -> Scan {
         let mut written = self.written();
-        let scan = written.order.scan();
+        let scan = written.order.scan(moment);
         self.account(&written);
         scan
     }

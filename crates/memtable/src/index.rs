@@ -43,9 +43,10 @@ pub(crate) trait Index {
     /// Bytes of memory held outside of this value.
     fn bytes(&self) -> usize;
 
-    /// A scan over the entries whose inserts have returned, and over no later ones. It is not
-    /// positioned.
-    fn scan(&self) -> Self::Scan;
+    /// A scan over the entries whose inserts have returned, and over no later ones. With a moment it
+    /// may leave out versions of a key other than the newest one that is not later, or than the
+    /// oldest if all are. It is not positioned.
+    fn scan(&self, moment: Option<SeqNo>) -> Self::Scan;
 }
 
 /// A position among the entries that an index held when the scan was created, or none.
@@ -69,11 +70,12 @@ pub(crate) trait IndexScan {
     fn prev(&mut self);
 
     /// Moves forward to the first entry from the current one on that was written at `since` or
-    /// later, or that is at or after `end`.
+    /// later, or that is at or after `end`. With a moment it may be an entry after that, the next
+    /// one that is shown.
     fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>);
 
     /// Moves backward to the last entry before the position that was written at `since` or later,
-    /// or that is before `begin`.
+    /// or that is before `begin`; with a moment as `skip_older`.
     fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>);
 
     /// The current slot.

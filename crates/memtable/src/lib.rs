@@ -10,7 +10,8 @@
 //!    memtable is dropped.
 //! 2. An index (module `index`) finds and orders the records. There are two kinds
 //!    ([`MemtableKind`]): a hash table and an order that is created when a scan starts (module
-//!    `hash_index`), or a skip list (module `skip_list`).
+//!    `hash_index`), or a skip list (module `skip_list`). A scan in the order of the first kind
+//!    skips versions that its reader does not see (module `versions`).
 //!
 //! # Invariants
 //! * (key, sequence number) is unique; [`Memtable::insert`] panics if it is not.
@@ -65,6 +66,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod versions;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -279,9 +281,21 @@ impl Memtable {
     /// A cursor over the entries whose inserts had returned when it was created, and over no later
     /// ones. It is not positioned. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
+        self.scan(None)
+    }
+
+    /// As [`cursor`](Self::cursor), for a reader as of `seqno`: it shows at least the newest version
+    /// of each key up to `seqno`, or the oldest version if all are newer, and may leave out all
+    /// others. So a key that was overwritten many times costs hardly more than another. A skip list
+    /// shows all versions.
+    pub fn cursor_at(self: &Arc<Self>, seqno: SeqNo) -> MemtableCursor {
+        self.scan(Some(seqno))
+    }
+
+    fn scan(self: &Arc<Self>, moment: Option<SeqNo>) -> MemtableCursor {
         let scan = match &self.index {
-            AnyIndex::Hash(index) => AnyScan::Runs(index.scan()),
-            AnyIndex::SkipList(index) => AnyScan::SkipList(index.scan()),
+            AnyIndex::Hash(index) => AnyScan::Runs(index.scan(moment)),
+            AnyIndex::SkipList(index) => AnyScan::SkipList(index.scan(moment)),
         };
         MemtableCursor { scan, owner: Arc::clone(self) }
     }
@@ -368,7 +382,15 @@ impl Cursor for MemtableCursor {
     }
 }
 
-impl CursorHints for MemtableCursor {}
+impl CursorHints for MemtableCursor {
+    #[inline]
+    fn begins_key(&self) -> bool {
+        match &self.scan {
+            AnyScan::Runs(scan) => scan.begins_key(),
+            AnyScan::SkipList(_) => false,
+        }
+    }
+}
 
 impl fmt::Debug for MemtableCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,7 +17,8 @@
 //! Before a scan an insert waits for none, and sorting is sequential.
 //!
 //! # Invariants
-//! * Slots of the run are in the order of [`trommel_base::compare_internal`]; no two are equal.
+//! * Slots of the run are in the order of [`trommel_base::compare_internal`]; no two are equal. A
+//!   slot of the run repeats if and only if the slot before it has the same key.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -33,6 +34,7 @@ use crate::list::List;
 use crate::record::Stored;
 use crate::slot::{Probe, Slot};
 use crate::tree::{Tree, TreeScan};
+use crate::versions::{Moment, Position};
 
 /// Slots in a list: 384 KiB.
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
@@ -40,9 +42,11 @@ const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
 const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { SMALLEST_MAP / size_of::<Slot>() };
 /// The most slots that are reserved at once.
 const EXPECTED_MAX: usize = 1 << 24;
-/// How many entries ahead a scan prefetches the head of a record, and the rest of it.
+/// How many slots ahead a scan prefetches the head of a record, and the rest of it.
 const HEAD_AHEAD: isize = 8;
 const PAYLOAD_AHEAD: isize = 4;
+/// Slots that are examined to find one to prefetch.
+const MOST_EXAMINED: isize = 16;
 
 /// Slots in order, which are never changed.
 pub(crate) struct SortedRun {
@@ -249,16 +253,18 @@ impl Order {
         }))
     }
 
-    /// An iterator over all entries. From now on entries are inserted in order, so that only the
-    /// first scan sorts.
-    pub(crate) fn scan(&mut self) -> Scan {
+    /// An iterator over all entries, or over the newest version of each key as of `moment` (see
+    /// [`crate::versions`]). From now on entries are inserted in order, so that only the first scan
+    /// sorts.
+    pub(crate) fn scan(&mut self, moment: Option<SeqNo>) -> Scan {
         self.was_scanned = true;
         if !self.is_eager {
             (self.is_eager, self.expected) = (true, 0);
             self.sort();
         }
-        let (run, tree) = (self.run.clone(), self.tree.scan());
-        Scan { run, at: 0, tree, current: None, skipped: None }
+        let run = RunPosition { run: self.run.clone(), at: 0 };
+        let (tree, moment) = (self.tree.scan(), moment.map(Moment));
+        Scan { run, tree, moment, current: None, skipped: None, settled: None, begins_key: false }
     }
 }
 
@@ -270,6 +276,11 @@ fn sort(slots: &mut [Slot]) {
     for alike in slots.chunk_by_mut(|a, b| a.rank() == b.rank()).filter(|alike| alike.len() > 1) {
         alike.iter().for_each(|slot| Stored::prefetch_head(slot.at()));
         alike.sort_unstable_by(|a, b| if a.decide(b) { Ordering::Less } else { Ordering::Greater });
+        let mut before = alike[0];
+        for slot in &mut alike[1..] {
+            slot.note_before(&before);
+            before = *slot;
+        }
     }
 }
 
@@ -280,72 +291,122 @@ enum Part {
     Tree,
 }
 
+/// A position in the run.
+struct RunPosition {
+    run: Option<Run>,
+    /// The number of slots before it.
+    at: usize,
+}
+
+impl RunPosition {
+    #[inline]
+    fn slots(&self) -> &[Slot] {
+        self.run.as_deref().map_or(&[], |run| &run[..])
+    }
+}
+
+impl Position for RunPosition {
+    #[inline]
+    fn after(&mut self) -> Option<Slot> {
+        self.slots().get(self.at).copied()
+    }
+
+    #[inline]
+    fn before(&mut self) -> Option<Slot> {
+        self.slots().get(self.at.checked_sub(1)?).copied()
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    #[inline]
+    fn retreat(&mut self) {
+        self.at -= 1;
+    }
+
+    #[inline]
+    fn is_within_key(&mut self) -> bool {
+        self.slots().get(self.at).is_some_and(Slot::repeats)
+    }
+
+    fn search(&mut self, probe: &Probe<'_>) {
+        self.at = probe.place_near(self.slots(), self.at);
+    }
+}
+
 /// An iterator over the run and the tree of one moment.
 pub(crate) struct Scan {
-    run: Option<Run>,
-    /// The number of slots of the run before the current entry.
-    at: usize,
+    /// Before the current entry.
+    run: RunPosition,
     /// Before the current entry.
     tree: TreeScan,
+    /// The reader's moment, if each part shows one version of a key.
+    moment: Option<Moment>,
     /// The part that has the current entry.
     current: Option<Part>,
     /// Whether one of them was moved farther than the current entry: forward, or backward.
     skipped: Option<Ordering>,
+    /// The direction in which both parts have been settled, if any.
+    settled: Option<Ordering>,
+    /// Whether the entry before the current one is known to have another key.
+    begins_key: bool,
 }
 
 impl IndexScan for Scan {
     fn first(&mut self) {
-        self.at = 0;
+        self.run.at = 0;
         self.tree.first();
-        self.skipped = None;
-        self.choose_next();
+        self.choose_anew(Ordering::Greater);
     }
 
     fn last(&mut self) {
-        self.at = self.run().len();
+        self.run.at = self.run.slots().len();
         self.tree.last();
-        self.skipped = None;
-        self.choose_previous();
+        self.choose_anew(Ordering::Less);
     }
 
     fn seek(&mut self, probe: &Probe<'_>) {
         self.place(probe);
-        self.choose_next();
+        self.choose_anew(Ordering::Greater);
     }
 
     fn before(&mut self, probe: &Probe<'_>) {
         self.place(probe);
-        self.choose_previous();
+        self.choose_anew(Ordering::Less);
     }
 
     fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
-        if let Some(run) = &self.run {
+        let RunPosition { run, at } = &mut self.run;
+        if let Some(run) = run {
             let end = end.map_or(run.len(), |end| end.place(run));
-            if self.at < end {
-                self.at = run.next_since(self.at, end, since);
+            if *at < end {
+                *at = run.next_since(*at, end, since);
             }
         }
         self.tree.skip_older(since, end);
+        self.choose_anew(Ordering::Greater);
         self.skipped = Some(Ordering::Greater);
-        self.choose_next();
     }
 
     fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
         // The current entry has its place, the other's is before its place.
         match self.current {
-            Some(Part::Run) => self.at += 1,
+            Some(Part::Run) => self.run.advance(),
             Some(Part::Tree) => self.tree.advance(),
             None => {}
         }
-        if let Some(run) = &self.run {
+        let RunPosition { run, at } = &mut self.run;
+        if let Some(run) = run {
             let begin = begin.place(run);
-            if self.at > begin {
-                self.at = run.end_of_older(self.at, begin, since);
+            if *at > begin {
+                *at = run.end_of_older(*at, begin, since);
             }
         }
         self.tree.skip_older_back(since, begin);
+        self.choose_anew(Ordering::Less);
         self.skipped = Some(Ordering::Less);
-        self.choose_previous();
     }
 
     #[inline]
@@ -354,10 +415,11 @@ impl IndexScan for Scan {
             self.realign();
         }
         match self.current {
-            Some(Part::Run) => self.at += 1,
+            Some(Part::Run) => self.run.advance(),
             Some(Part::Tree) => self.tree.advance(),
             None => return,
         }
+        self.settle(Ordering::Greater);
         self.choose_next();
     }
 
@@ -367,6 +429,7 @@ impl IndexScan for Scan {
             self.realign();
         }
         if self.current.is_some() {
+            self.settle(Ordering::Less);
             self.choose_previous();
         }
     }
@@ -374,23 +437,17 @@ impl IndexScan for Scan {
     #[inline]
     fn slot(&self) -> Option<&Slot> {
         match self.current? {
-            Part::Run => self.run().get(self.at),
+            Part::Run => self.run.slots().get(self.run.at),
             Part::Tree => self.tree.slot(),
         }
     }
 }
 
 impl Scan {
-    #[inline]
-    fn run(&self) -> &[Slot] {
-        self.run.as_deref().map_or(&[], |run| &run[..])
-    }
-
     /// Moves before the first entry at or after `probe`.
     fn place(&mut self, probe: &Probe<'_>) {
-        self.at = probe.place_near(self.run(), self.at);
-        self.tree.seek(probe);
-        self.skipped = None;
+        self.run.search(probe);
+        self.tree.search(probe);
     }
 
     /// Moves both parts to the current entry, before a change of direction after a skip.
@@ -401,8 +458,14 @@ impl Scan {
         if self.current == Some(Part::Run) {
             self.tree.seek_slot(&here);
         } else {
-            self.at = self.run().partition_point(|slot| slot.comes_before(&here));
+            self.run.at = self.run.slots().partition_point(|slot| slot.comes_before(&here));
         }
+    }
+
+    /// Whether the entry before the current one is known to have another key.
+    #[inline]
+    pub(crate) fn begins_key(&self) -> bool {
+        self.begins_key
     }
 
     /// The current record, in the arena that the slots point to.
@@ -411,31 +474,56 @@ impl Scan {
         self.slot().map(|slot| unsafe { Stored::new(slot.at()) })
     }
 
+    /// Chooses the current entry in this direction after both parts have been moved.
+    fn choose_anew(&mut self, direction: Ordering) {
+        (self.current, self.skipped, self.settled) = (None, None, None);
+        self.settle(direction);
+        match direction {
+            Ordering::Less => self.choose_previous(),
+            _ => self.choose_next(),
+        }
+    }
+
+    /// Moves each part on to the next version to show: the part that has the current entry, and the
+    /// other one if the direction is new.
+    #[inline]
+    fn settle(&mut self, direction: Ordering) {
+        let Some(moment) = self.moment else { return };
+        let is_turn = self.settled != Some(direction);
+        if is_turn || self.current == Some(Part::Run) {
+            moment.settle(&mut self.run, direction);
+        }
+        if is_turn || self.current == Some(Part::Tree) {
+            moment.settle(&mut self.tree, direction);
+        }
+        self.settled = Some(direction);
+    }
+
     /// Makes the least entry at or after the position the current one.
     #[inline]
     fn choose_next(&mut self) {
-        let of_tree = self.tree.after().copied();
-        let of_run = self.run().get(self.at);
-        self.current = match (of_run, of_tree) {
-            (Some(of_run), Some(of_tree)) if of_tree.comes_before(of_run) => Some(Part::Tree),
+        self.current = match (self.run.after(), self.tree.after()) {
+            (Some(of_run), Some(of_tree)) if of_tree.comes_before(&of_run) => Some(Part::Tree),
             (Some(_), _) => Some(Part::Run),
             (None, of_tree) => of_tree.map(|_| Part::Tree),
         };
+        self.begins_key = false;
         self.prefetch(1);
     }
 
     /// Moves to the greatest entry before the position.
     #[inline]
     fn choose_previous(&mut self) {
-        let of_tree = self.tree.before().copied();
-        let of_run = self.at.checked_sub(1).and_then(|at| self.run().get(at));
-        self.current = match (of_run, of_tree) {
+        let ends = (self.run.before(), self.tree.before());
+        let may_share_key = ends.0.zip(ends.1).is_some_and(|(a, b)| a.rank() == b.rank());
+        self.begins_key = self.moment.is_some() && !may_share_key;
+        self.current = match ends {
             (Some(of_run), Some(of_tree)) if of_run.comes_before(&of_tree) => Some(Part::Tree),
             (Some(_), _) => Some(Part::Run),
             (None, of_tree) => of_tree.map(|_| Part::Tree),
         };
         match self.current {
-            Some(Part::Run) => self.at -= 1,
+            Some(Part::Run) => self.run.retreat(),
             Some(Part::Tree) => self.tree.retreat(),
             None => {}
         }
@@ -443,18 +531,24 @@ impl Scan {
     }
 
     /// Prefetches entries ahead in the direction of travel: the first cache line of one record, and
-    /// the rest of another whose first line has arrived by now.
+    /// the rest of another, whose first line has usually arrived by now. Of a key with several
+    /// versions, a reader mostly needs the first one.
     #[inline]
     fn prefetch(&self, direction: isize) {
-        let ahead = |steps: isize| match self.current? {
-            Part::Run => self.run().get(self.at.checked_add_signed(steps * direction)?),
+        let Some(current) = self.current else { return };
+        let ahead = |steps: isize| match current {
+            Part::Run => self.run.slots().get(self.run.at.checked_add_signed(steps * direction)?),
             Part::Tree => self.tree.nearby(steps * direction),
         };
-        if let Some(slot) = ahead(HEAD_AHEAD) {
+        let is_old = |slot: &Slot| self.moment.is_some() && slot.repeats();
+        let first = |from: isize| {
+            let steps = (from..from + MOST_EXAMINED).find(|at| !ahead(*at).is_some_and(is_old))?;
+            ahead(steps).map(|slot| (slot, steps))
+        };
+        let Some((slot, steps)) = first(PAYLOAD_AHEAD) else { return };
+        slot.record().prefetch_payload();
+        if let Some((slot, _)) = first(steps + HEAD_AHEAD - PAYLOAD_AHEAD) {
             Stored::prefetch_head(slot.at());
-        }
-        if let Some(slot) = ahead(PAYLOAD_AHEAD) {
-            slot.record().prefetch_payload();
         }
     }
 }

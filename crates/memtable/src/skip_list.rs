@@ -210,7 +210,7 @@ impl Index for ListIndex {
         size_of::<Self>() + 2 * size_of::<usize>() + self.linked.load(Relaxed) * NODE_BYTES
     }
 
-    fn scan(&self) -> ListScan {
+    fn scan(&self, _: Option<SeqNo>) -> ListScan {
         // SAFETY: a scan is used only while its memtable lives (invariant of `Index`), which owns
         // this list, in an allocation that does not move.
         let nodes = unsafe { &*std::ptr::from_ref(&self.nodes) };

@@ -45,7 +45,10 @@ impl Class {
 
 /// The bits of a slot's address that hold the class.
 const CLASS_BITS: usize = 3;
-const _: () = assert!(CLASS_BITS < CLAIM_ALIGN);
+/// The bit that says that the slot before has the same key.
+const REPEATS: usize = 4;
+const TAG_BITS: usize = CLASS_BITS | REPEATS;
+const _: () = assert!(CLASS_BITS & REPEATS == 0 && TAG_BITS < CLAIM_ALIGN);
 
 /// An entry of the sorted order.
 #[derive(Clone, Copy)]
@@ -53,7 +56,8 @@ pub(crate) struct Slot {
     /// The first 16 bytes of the key's tail as two numbers of the same order.
     high: u64,
     low: u64,
-    /// The address of the record, with the class in its lowest bits.
+    /// The address of the record. Its lowest bits hold the class, and whether the slot before is
+    /// known to have the same key.
     tagged: NonNull<Record>,
 }
 
@@ -83,8 +87,8 @@ impl Slot {
     #[inline]
     pub(crate) fn at(&self) -> NonNull<Record> {
         // SAFETY: records are at multiples of `CLAIM_ALIGN`, never at 0, so the address is not zero
-        // without its lowest bits.
-        unsafe { NonNull::new_unchecked(self.tagged.as_ptr().map_addr(|at| at & !CLASS_BITS)) }
+        // without its tag.
+        unsafe { NonNull::new_unchecked(self.tagged.as_ptr().map_addr(|at| at & !TAG_BITS)) }
     }
 
     /// The record of this slot.
@@ -99,6 +103,26 @@ impl Slot {
     #[inline]
     pub(crate) fn entry(&self) -> EntryRef<'_> {
         self.record().entry()
+    }
+
+    /// Notes that `before`, the slot before this one, has the same key, if it has.
+    #[inline]
+    pub(crate) fn note_before(&mut self, before: &Self) {
+        if before.has_key_of(self) {
+            self.tagged = self.tagged.map_addr(|at| at | REPEATS);
+        }
+    }
+
+    /// Whether the slot before this one is known to have the same key.
+    #[inline]
+    pub(crate) fn repeats(&self) -> bool {
+        self.tagged.addr().get() & REPEATS != 0
+    }
+
+    /// Whether both are versions of one key.
+    #[inline]
+    pub(crate) fn has_key_of(&self, other: &Self) -> bool {
+        self.rank() == other.rank() && self.record().key() == other.record().key()
     }
 
     /// Whether its entry is before that of `other`.

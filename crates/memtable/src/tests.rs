@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryKind};
+use trommel_base::{Cursor, EntryKind, MAX_SEQNO, SeqNo};
 
 use crate::chains::{Found, hash_of};
-use crate::conformance::{Model, Random, move_some, scan_all};
-use crate::{AnyIndex, ArenaPool, Memtable, MemtableKind};
+use crate::conformance::{Model, Place, Random, awkward_key, move_some, scan_all};
+use crate::{AnyIndex, ArenaPool, Memtable, MemtableCursor, MemtableKind};
 
 /// A memtable with a hash index.
 fn memtable(pool: &Arc<ArenaPool>) -> Memtable {
@@ -192,5 +192,113 @@ fn chosen_keys_are_in_many_chains() {
     assert!(gave_up(0) > 600, "the attack is none");
     for n in 1..20_u64 {
         assert_eq!(gave_up(n.wrapping_mul(0xd134_2543_de82_ef95)), 0);
+    }
+}
+
+/// The version of each key that a part shows to a reader as of `moment`.
+fn shown(part: &Model, moment: SeqNo) -> Model {
+    let mut shown = Model::new();
+    for (place, payload) in part {
+        let last = shown.last_key_value().map(|(last, _): (&Place, _)| last.clone());
+        let of_key = last.filter(|last| last.0 == place.0);
+        match of_key {
+            Some(newer) if newer.1.0 <= moment => continue,
+            Some(unseen) => shown.remove(&unseen),
+            None => None,
+        };
+        shown.insert(place.clone(), payload.clone());
+    }
+    shown
+}
+
+fn after<'a>(model: &'a Model, place: &Place) -> Option<&'a Place> {
+    model.range(place..).next().map(|(place, _)| place)
+}
+
+fn before<'a>(model: &'a Model, place: &Place) -> Option<&'a Place> {
+    model.range(..place).next_back().map(|(place, _)| place)
+}
+
+/// Few keys with up to some hundred versions, short ones and long ones that share their first
+/// bytes, before and after a first scan. Their numbers do not come in order. Later inserts change
+/// nothing.
+#[test]
+fn a_reader_gets_one_version_of_each_key() {
+    for seed in 0..60 {
+        let random = &mut Random(seed);
+        let keys: Vec<Vec<u8>> = (0..1 + random.below(30)).map(|_| awkward_key(random)).collect();
+        let memtable = Arc::new(memtable(&ArenaPool::new(1 << 20)));
+        let mut parts = [Model::new(), Model::new()];
+        let split = random.below(3) * 400;
+        let inserts = 400 + random.below(400);
+        let insert = |n: u64, random: &mut Random| {
+            let key = &keys[(random.below(30) * random.below(30) / 30) as usize % keys.len()];
+            // Within each eight numbers in another order.
+            let seqno = n ^ seed % 8;
+            memtable.insert(key, seqno, EntryKind::Put, b"");
+            (key.clone(), Reverse(seqno))
+        };
+        for n in 0..inserts {
+            if n == split {
+                drop(memtable.cursor());
+            }
+            let entry = insert(n, random);
+            parts[usize::from(n >= split)].insert(entry, (EntryKind::Put, Vec::new()));
+        }
+        let moments = [0, 1, 399, 400, random.below(800), 799, MAX_SEQNO];
+        let mut cursors = moments.map(|moment| memtable.cursor_at(moment));
+        for n in inserts..inserts + random.below(100) {
+            insert(n, random);
+        }
+        for (moment, cursor) in moments.into_iter().zip(&mut cursors) {
+            let mut model = Model::new();
+            parts.iter().for_each(|part| model.extend(shown(part, moment)));
+            let place = |cursor: &MemtableCursor| {
+                cursor.entry().map(|entry| (entry.key.to_vec(), Reverse(entry.seqno)))
+            };
+            for _ in 0..300 {
+                move_some(random, &model, cursor);
+                let key = &keys[random.below(keys.len() as u64) as usize];
+                let (from, since) = ((key.clone(), Reverse(random.below(800))), random.below(800));
+                let first = (key.clone(), Reverse(SeqNo::MAX));
+                match random.below(8) {
+                    0 | 1 => {
+                        cursor.seek(key, from.1.0).unwrap();
+                        assert_eq!(place(cursor).as_ref(), after(&model, &from), "seek");
+                    }
+                    2 | 3 => {
+                        cursor.seek_before(key).unwrap();
+                        assert_eq!(place(cursor).as_ref(), before(&model, &first), "back");
+                    }
+                    // Skips end at an entry that is needed, and pass none that is new enough.
+                    4 => {
+                        let Some(start) = place(cursor) else { continue };
+                        cursor.skip_older(since, Some(key));
+                        let is_wanted = |it: &&Place| it.1.0 >= since || it.0 >= *key;
+                        let wanted = model.range(&start..).map(|(it, _)| it).find(is_wanted);
+                        let end = place(cursor);
+                        assert!(end.as_ref().is_none_or(|it| model.contains_key(it)));
+                        assert!(wanted.is_none_or(|it| end.as_ref().is_some_and(|end| end <= it)));
+                        let Ok(()) = cursor.prev();
+                        let turned = end.as_ref().and_then(|end| before(&model, end));
+                        assert_eq!(place(cursor).as_ref(), turned, "turned after a skip");
+                    }
+                    5 => {
+                        let Some(start) = place(cursor) else { continue };
+                        cursor.skip_older_back(since, key);
+                        let is_wanted = |it: &&Place| it.1.0 >= since || it.0 < *key;
+                        let wanted = model.range(..=&start).map(|(it, _)| it).rfind(is_wanted);
+                        let end = place(cursor);
+                        assert!(end.as_ref().is_none_or(|it| model.contains_key(it)));
+                        assert!(end.as_ref() >= wanted);
+                        let Ok(()) = cursor.next();
+                        let turned = end.and_then(|end| model.range(end..).nth(1));
+                        let turned = turned.map(|(place, _)| place);
+                        assert_eq!(place(cursor).as_ref(), turned, "turned after a skip back");
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 }

@@ -14,6 +14,9 @@
 //!
 //! # Invariants
 //! * Slots are in the order of [`trommel_base::compare_internal`]; no two are equal.
+//! * Within a leaf, a slot repeats if and only if the slot before it has the same key. The first
+//!   slot of a leaf may repeat without knowing. A slot that repeats does so for ever: nothing is
+//!   removed, and only another version of the key can come between two versions.
 //! * No node is empty. The first slots of an inner node are exact, except its first child's, below
 //!   which smaller slots may be inserted.
 
@@ -22,6 +25,7 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 
 use crate::slot::{Probe, Slot};
+use crate::versions::Position;
 
 /// Slots of a leaf, and children of an inner node: 2 KiB each.
 const LEAF: usize = if cfg!(any(test, trommel_loom)) { 4 } else { 84 };
@@ -123,7 +127,13 @@ impl Leaf {
         Some(right)
     }
 
-    fn insert_at(&mut self, at: usize, slot: Slot, seqno: SeqNo) {
+    fn insert_at(&mut self, at: usize, mut slot: Slot, seqno: SeqNo) {
+        if let Some(next) = self.slots[..self.len].get_mut(at) {
+            next.note_before(&slot);
+        }
+        if let Some(before) = at.checked_sub(1) {
+            slot.note_before(&self.slots[before]);
+        }
         self.slots.copy_within(at..self.len, at + 1);
         self.slots[at] = slot;
         self.len += 1;
@@ -256,9 +266,9 @@ impl Tree {
     pub(crate) fn ends(&self) -> Option<[Slot; 2]> {
         let mut scan = self.scan();
         scan.first();
-        let first = *scan.after()?;
+        let first = scan.after()?;
         scan.last();
-        Some([first, *scan.before()?])
+        Some([first, scan.before()?])
     }
 
     /// A scan of the slots as they are, not positioned.
@@ -284,20 +294,6 @@ impl TreeScan {
     /// Moves after the last slot.
     pub(crate) fn last(&mut self) {
         self.descend(last_place);
-    }
-
-    /// Moves before the first slot that is not before `probe`.
-    pub(crate) fn seek(&mut self, probe: &Probe<'_>) {
-        if let Some((leaf, at)) = self.path.last_mut() {
-            // Often it is near, in the rest of the leaf.
-            let rest = leaf.slots().get(*at..).unwrap_or_default();
-            let ends = rest.first().zip(rest.last());
-            if ends.is_some_and(|(next, last)| probe.is_after(next) && !probe.is_after(last)) {
-                *at += rest.partition_point(|slot| probe.is_after(slot));
-                return;
-            }
-        }
-        self.descend(|node| node.place(probe));
     }
 
     /// Moves before the first slot that is not before `slot`.
@@ -328,28 +324,6 @@ impl TreeScan {
         }
     }
 
-    /// The slot after the place. May replace a place at the end of a leaf by the same one at the
-    /// beginning of the next.
-    #[inline]
-    pub(crate) fn after(&mut self) -> Option<&Slot> {
-        let (leaf, at) = self.path.last()?;
-        if *at == leaf.len() {
-            self.enter_next();
-        }
-        self.slot()
-    }
-
-    /// The slot before the place. May replace a place at the beginning of a leaf by the same one at
-    /// the end of the one before.
-    #[inline]
-    pub(crate) fn before(&mut self) -> Option<&Slot> {
-        if self.path.last()?.1 == 0 {
-            self.enter_previous();
-        }
-        let (leaf, at) = self.path.last()?;
-        leaf.slots().get(at.checked_sub(1)?)
-    }
-
     /// The slot after the place, if that is not at the end of its leaf.
     #[inline]
     pub(crate) fn slot(&self) -> Option<&Slot> {
@@ -363,22 +337,6 @@ impl TreeScan {
     pub(crate) fn nearby(&self, places: isize) -> Option<&Slot> {
         let (leaf, at) = self.path.last()?;
         leaf.slots().get(at.checked_add_signed(places)?)
-    }
-
-    /// Moves past the slot after the place, which must exist.
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        if let Some((_, at)) = self.path.last_mut() {
-            *at += 1;
-        }
-    }
-
-    /// Moves past the slot before the place, which [`TreeScan::before`] has just returned.
-    #[inline]
-    pub(crate) fn retreat(&mut self) {
-        if let Some((_, at)) = self.path.last_mut() {
-            *at = at.saturating_sub(1);
-        }
     }
 
     /// From the end of a leaf to the beginning of the next; stays if there is none.
@@ -412,7 +370,7 @@ impl TreeScan {
     /// Moves forward to the first place whose slot was written at `since` or later, or is not
     /// before `end`, or to the end.
     pub(crate) fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
-        while let Some(slot) = self.after().copied() {
+        while let Some(slot) = self.after() {
             let is_before_end = |slot: &Slot| end.is_none_or(|end| end.is_after(slot));
             if slot.record().seqno() >= since || !is_before_end(&slot) {
                 return;
@@ -440,7 +398,7 @@ impl TreeScan {
     /// Moves backward to the last place after a slot that was written at `since` or later, or that
     /// is before `begin`, or to the beginning.
     pub(crate) fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
-        while let Some(slot) = self.before().copied() {
+        while let Some(slot) = self.before() {
             if slot.record().seqno() >= since || begin.is_after(&slot) {
                 return;
             }
@@ -461,6 +419,69 @@ impl TreeScan {
                 None => self.retreat(),
             }
         }
+    }
+}
+
+impl Position for TreeScan {
+    /// May replace a place at the end of a leaf by the same one at the beginning of the next.
+    #[inline]
+    fn after(&mut self) -> Option<Slot> {
+        let (leaf, at) = self.path.last()?;
+        if *at == leaf.len() {
+            self.enter_next();
+        }
+        self.slot().copied()
+    }
+
+    /// May replace a place at the beginning of a leaf by the same one at the end of the one before.
+    #[inline]
+    fn before(&mut self) -> Option<Slot> {
+        if self.path.last()?.1 == 0 {
+            self.enter_previous();
+        }
+        let (leaf, at) = self.path.last()?;
+        leaf.slots().get(at.checked_sub(1)?).copied()
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        if self.path.last().is_some_and(|(leaf, at)| *at == leaf.len()) {
+            self.enter_next();
+        }
+        if let Some((_, at)) = self.path.last_mut() {
+            *at += 1;
+        }
+    }
+
+    #[inline]
+    fn retreat(&mut self) {
+        if self.path.last().is_some_and(|(_, at)| *at == 0) {
+            self.enter_previous();
+        }
+        if let Some((_, at)) = self.path.last_mut() {
+            *at = at.saturating_sub(1);
+        }
+    }
+
+    #[inline]
+    fn is_within_key(&mut self) -> bool {
+        let Some(after) = self.after() else { return false };
+        // A slot does not know what is before it in another leaf.
+        let is_known = after.repeats() || self.path.last().is_some_and(|(_, at)| *at > 0);
+        if is_known { after.repeats() } else { self.before().is_some_and(|it| it.has_key_of(&after)) }
+    }
+
+    fn search(&mut self, probe: &Probe<'_>) {
+        if let Some((leaf, at)) = self.path.last_mut() {
+            // Often it is near, in the rest of the leaf.
+            let rest = leaf.slots().get(*at..).unwrap_or_default();
+            let ends = rest.first().zip(rest.last());
+            if ends.is_some_and(|(next, last)| probe.is_after(next) && !probe.is_after(last)) {
+                *at += rest.partition_point(|slot| probe.is_after(slot));
+                return;
+            }
+        }
+        self.descend(|node| node.place(probe));
     }
 }
 

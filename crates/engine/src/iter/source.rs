@@ -148,8 +148,8 @@ impl Source {
         }
     }
 
-    /// A source over one memtable.
-    pub(crate) fn memtable(memtable: &Arc<trommel_memtable::Memtable>) -> Self {
-        Self::Memtable(memtable.cursor())
+    /// A source over what a reader as of `seqno` needs of one memtable.
+    pub(crate) fn memtable(memtable: &Arc<trommel_memtable::Memtable>, seqno: SeqNo) -> Self {
+        Self::Memtable(memtable.cursor_at(seqno))
     }
 }

@@ -5,7 +5,8 @@
 //!    stepped over one by one, because usually there are few. After [`STEPS_BEFORE_RESEEK`]
 //!    versions of one key in one source, that source alone seeks: forward, to the version that the
 //!    reader sees, or past all of them; backward, to that version, and then before all of them. So
-//!    a key costs a few steps and two seeks per source, however often it was overwritten.
+//!    a key costs a few steps and two seeks per source, however often it was overwritten. A
+//!    memtable with a hash table shows a reader one or two versions of a key only.
 //! 2. Before a range tombstone, the sources that hold nothing newer within its range seek to the
 //!    other end of the range, and skip tables in between unread.
 //! 3. While nothing is yielded, each new key is checked against the bounds, so that nothing beyond

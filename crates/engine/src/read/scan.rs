@@ -136,7 +136,7 @@ impl Pinned {
         let most = memtables.clone().count() + newest.len() + runs.len();
         let mut lists = spare::lists(most);
         let sources = &mut lists.sources;
-        sources.extend(memtables.map(Source::memtable));
+        sources.extend(memtables.map(|memtable| Source::memtable(memtable, self.seqno)));
         let are_all = bounds.are_all();
         for table in newest.iter().filter(|table| are_all || table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;

@@ -37,7 +37,8 @@ pub struct ScanStats {
     pub cache_hits: u64,
     /// Entries stepped over without yielding them: tombstones, and versions that are newer than the
     /// scan or hidden by a newer one. Many per entry yielded mean that scans spend their time on
-    /// deleted or overwritten entries.
+    /// deleted or overwritten entries. Versions that a memtable with a hash table skips by itself
+    /// are not counted.
     #[cfg_attr(feature = "serde", serde(rename = "scan_entries_skipped"))]
     pub entries_skipped: u64,
     /// Seeks that skipped all remaining versions of a key, after stepping over several.

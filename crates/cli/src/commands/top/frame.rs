@@ -243,6 +243,10 @@ impl<'a> Growth<'a> {
         self.growth(sample).map(|growth| growth / self.seconds).into()
     }
 
+    fn byte_rate(&self, sample: &str) -> Value {
+        self.growth(sample).map(|growth| Value::Size((growth / self.seconds) as u64)).into()
+    }
+
     /// The part of `one` in itself and `other`, since the frame before.
     fn part(&self, one: &str, other: &str) -> Value {
         let part = |one: f64, other: f64| (one + other > 0.0).then(|| one / (one + other));
@@ -272,8 +276,11 @@ impl<'a> Growth<'a> {
                     self.gauge("running_jobs{kind=\"compaction\"}", Value::Count),
                 ),
                 ("compaction_debt", self.gauge("compaction_debt_bytes", Value::Size)),
-                ("written_by_flushes_per_second", self.rate("flush_bytes_total")),
-                ("written_by_compactions_per_second", self.rate("compaction_written_bytes_total")),
+                ("written_by_flushes_per_second", self.byte_rate("flush_bytes_total")),
+                (
+                    "written_by_compactions_per_second",
+                    self.byte_rate("compaction_written_bytes_total"),
+                ),
                 ("memtables", memory("memtables")),
                 ("block_cache", memory("block-cache")),
                 ("filters", memory("filters")),

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -28,6 +28,7 @@ const FILES: [&str; 15] = [
     "changes.toml",
     "ingest.toml",
     "watching.toml",
+    "raft.toml",
 ];
 
 /// What a replacement calls to learn whether a bug is the active one.

@@ -74,12 +74,14 @@ impl Db {
         self.engine().statistics.background_trace.begin(trace);
     }
 
-    /// Writes [`Db::openmetrics`] to the file at `path` now and then every `period`, in a thread of
-    /// its own, until the returned value is dropped or the store is closed. The text states the
-    /// period, so that a reader can tell when the writer is gone. Each time the file is replaced as
-    /// a whole, by way of `path` with `.tmp` appended, so a reader never sees a part; if the process
-    /// is killed while it writes, the `.tmp` file stays until the next one replaces it. For other
-    /// processes: `trommel top`, and collectors that read files.
+    /// Writes [`Db::openmetrics`], with the name `store`, to the file at `path` now and then every
+    /// `period`, in a thread of its own, until the returned value is dropped or the store is closed.
+    /// For other processes: `trommel top`, and collectors that read files. The text includes the
+    /// period, so that a reader can tell when the writer is gone.
+    ///
+    /// Each time the file is replaced as a whole, by way of `path` with `.tmp` appended, so a reader
+    /// never sees a part. If the process is killed meanwhile, that file may stay until the next
+    /// process replaces it.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if `path` is in the store's directory; [`Error::Closed`];
@@ -128,9 +130,9 @@ impl Db {
         Ok(MetricsFile { state, timer: Some(timer), opener: engine.access.opener() })
     }
 
-    /// Publishes what [`Db::openmetrics`] writes through the crate `metrics`, to its current
+    /// Publishes what [`Db::openmetrics`] returns through the crate `metrics`, to its current
     /// recorder, under the same names and with the same labels. Call it every few seconds, once the
-    /// recorder is installed.
+    /// recorder is installed, with the same name each time.
     ///
     /// Counters grow by what was counted since the last call; they go on when the store is opened
     /// again, and after [`Db::reset_stats`]. As counters of that crate are integers, times are

@@ -218,13 +218,13 @@ struct Growth<'a> {
     before: Option<&'a Metrics>,
     /// From one publication to the other, by the writer's clock.
     seconds: f64,
-    /// Whether gauges have the values of the last publication still.
+    /// Whether the gauges of the last publication are still right.
     is_current: bool,
 }
 
 impl<'a> Growth<'a> {
     fn of(now: &'a Published, before: Option<&'a Published>, writer: Writer) -> Self {
-        // What nobody does any more has no rate.
+        // A writer that is gone does nothing: its last rates are not those of now.
         let before = before.filter(|_| writer == Writer::Open);
         let passed = before.and_then(|before| now.written.duration_since(before.written).ok());
         let seconds = passed.map_or(0.0, |passed| passed.as_secs_f64());

@@ -193,7 +193,7 @@ fn write_page(
     let temporary = PathBuf::from(temporary);
     let written = fs::write(&temporary, page).and_then(|()| DiskVfs.rename(&temporary, file));
     if written.is_err() {
-        let _ = fs::remove_file(&temporary);
+        let _ = DiskVfs.remove(&temporary);
     }
     written.map_err(|error| Failure::Other(format!("writing {}: {error}", file.display())))
 }

@@ -94,7 +94,7 @@ fn fitted(frame: &str, rows: usize) -> Vec<String> {
     if lines.len() > rows {
         lines.truncate(rows.saturating_sub(1));
         let more = frame.lines().count() - lines.len();
-        lines.push(format!("({more} more lines: they need a higher terminal)"));
+        lines.push(format!("({more} more lines: enlarge the terminal)"));
     }
     lines
 }

@@ -1332,8 +1332,8 @@ impl Db {
     /// process. Each store has a text, and a path, of its own.
     ///
     /// Levels have their numbers in the tree: 0 for the newest tables, 6 for the deepest level, and
-    /// the levels above it as they fill. [`Db::stats`] and reports skip the empty ones. Filters of a
-    /// level are counted by kind. The rate of false positives, and the one that theory expects of
+    /// the levels above it as they fill. [`Db::stats`] and reports skip the empty ones. Filters of
+    /// a level are counted by kind. The rate of false positives, and the one that theory expects of
     /// the same probes, are those counters, and `trommel_filter_expected_false_positives_total`,
     /// divided by negatives and false positives together.
     ///

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use metrics::{Key, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
-use crate::families::{Family, FamilyKind, Figure, MetricSample};
+use crate::metric_family::{Family, FamilyKind, Figure, MetricSample};
 use crate::sync::{Mutex, lock};
 
 const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, None);

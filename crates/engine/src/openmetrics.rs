@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::families::{Family, FamilyKind, Figure};
+use crate::metric_family::{Family, FamilyKind, Figure};
 
 /// The text, with its end marker. Each sample has the label `store` in addition to its own.
 pub(crate) fn text(families: &[Family], store: &str) -> String {

@@ -196,8 +196,8 @@ impl Engine {
     }
 
     /// An estimate of [`FilterReport::expected_wasted_reads_per_miss`] that opens no table: closed
-    /// tables count like the open ones of their level, and the reach of a table is interpolated from
-    /// its first and last key. `None` if all tables of a level are closed.
+    /// tables count like the open ones of their level, and the reach of a table is interpolated
+    /// from its first and last key. `None` if all tables of a level are closed.
     pub(crate) fn wasted_reads_by_open_tables(&self) -> Option<f64> {
         let version = self.version();
         let live = LiveKeys::of(&version);

@@ -75,13 +75,13 @@ impl Db {
     }
 
     /// Writes [`Db::openmetrics`], with the name `store`, to the file at `path` now and then every
-    /// `period`, in a thread of its own, until the returned value is dropped or the store is closed.
-    /// For other processes: `trommel top`, and collectors that read files. The text includes the
-    /// period, so that a reader can tell when the writer is gone.
+    /// `period`, in a thread of its own, until the returned value is dropped or the store is
+    /// closed. For other processes: `trommel top`, and collectors that read files. The text
+    /// includes the period, so that a reader can tell when the writer is gone.
     ///
-    /// Each time the file is replaced as a whole, by way of `path` with `.tmp` appended, so a reader
-    /// never sees a part. If the process is killed meanwhile, that file may stay until the next
-    /// process replaces it.
+    /// Each time the file is replaced as a whole, by way of `path` with `.tmp` appended, so a
+    /// reader never sees a part. If the process is killed meanwhile, that file may stay until the
+    /// next process replaces it.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if `path` is in the store's directory; [`Error::Closed`];
@@ -137,9 +137,9 @@ impl Db {
     /// Counters grow by what was counted since the last call; they go on when the store is opened
     /// again, and after [`Db::reset_stats`]. As counters of that crate are integers, times are
     /// counted in microseconds: `trommel_flush_seconds_total` is `trommel_flush_microseconds_total`
-    /// here, and the sum of a histogram is `trommel_operation_microseconds_sum`. Its buckets and its
-    /// count are counters, too. A gauge of a level or filter that is gone is set to 0, as are all
-    /// when the store is closed.
+    /// here, and the sum of a histogram is `trommel_operation_microseconds_sum`. Its buckets and
+    /// its count are counters, too. A gauge of a level or filter that is gone is set to 0, as are
+    /// all when the store is closed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

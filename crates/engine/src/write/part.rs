@@ -20,7 +20,7 @@ use crate::space::{CATALOG_ID, KeyBuffer, Space, id_of, is_marked};
 use crate::sync::RwLockReadGuard;
 
 impl Engine {
-    /// Counts the time of a write that is in the sample: the whole call of the user, from before its
+    /// Counts the time of a write that is in the sample: that of the whole call, from before its
     /// keyspaces are entered until it is visible.
     #[cold]
     #[inline(never)]

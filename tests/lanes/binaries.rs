@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::job::scratch;
 
-/// Binaries without lanes: one checks the source, not the store; the others are the engine's.
-const NO_LANES: [&str; 3] = ["tidy", "allocations", "examples"];
+/// Binaries without lanes: one checks the source, not the store; two are the engine's, one is of
+/// the Raft crate.
+const NO_LANES: [&str; 4] = ["tidy", "allocations", "examples", "cluster"];
 
 /// The program's tests that are lanes: `trommel stress` kills real processes.
 const OF_THE_PROGRAM: (&str, &str) = ("program", "stressing::");
@@ -16,6 +17,10 @@ const OF_THE_PROGRAM: (&str, &str) = ("program", "stressing::");
 /// The engine's unit tests: the library that they are built from, and their name here. They are no
 /// lanes, but one may be written for a planted bug, and is run for that one.
 const UNIT_TESTS: (&str, &str) = ("trommel", "engine");
+
+/// The tests of the Raft crate: its package, their target, and their name here. They are no lanes
+/// either.
+const RAFT_TESTS: (&str, &str, &str) = ("trommel-raft", "storage", "raft::storage");
 
 /// Tests that are not lanes: processes started by lanes, and replays of a failure. They do nothing
 /// unless the environment says so, so a pass means nothing.
@@ -64,9 +69,9 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// Whether it is a unit test, run only for the bug that it was written for.
-    pub(crate) fn is_unit_test(&self) -> bool {
-        self.binary == UNIT_TESTS.1
+    /// Whether it is run only for the bug that it was written for.
+    pub(crate) fn is_of_one_bug(&self) -> bool {
+        [UNIT_TESTS.1, RAFT_TESTS.2].contains(&&*self.binary)
     }
 
     /// Its name in documents: `crash::images::one_thread`.
@@ -94,7 +99,7 @@ pub(crate) fn build(how: Build<'_>) -> Outcome<Vec<Binary>> {
             scratch("binaries")?
         }
         Build::Planted(copy) => {
-            cargo.args(["--package", UNIT_TESTS.0, "--lib"]);
+            cargo.args(["--package", UNIT_TESTS.0, "--lib", "--package", RAFT_TESTS.0]);
             cargo.env("CARGO_TARGET_DIR", planted_target()).current_dir(copy);
             scratch("planted-binaries")?
         }
@@ -134,7 +139,9 @@ fn binary_in(message: &str) -> Option<Binary> {
     let message: Value = serde_json::from_str(message).ok()?;
     let target = message.get("target")?;
     let (library, unit_tests) = UNIT_TESTS;
+    let (_, storage, of_raft) = RAFT_TESTS;
     let name = match (target.get("kind")?.get(0)?.as_str()?, target.get("name")?.as_str()?) {
+        ("test", name) if name == storage => of_raft,
         ("test", name) => name,
         ("lib", name) if name == library => unit_tests,
         _ => return None,

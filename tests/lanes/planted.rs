@@ -1,7 +1,7 @@
 //! `lanes planted`: shows that the lanes find bugs, by planting some.
 //!
 //! 1. The test binaries are built once, with all bugs in them, none of them active; those of the
-//!    engine's unit tests too, for bugs that name one.
+//!    engine's unit tests and those of the Raft crate too, for bugs that name one.
 //! 2. For each bug the tests run with it: first the one written for it, if there is one, or the one
 //!    that found it the last time, then the others, the quickest first if their times are known.
 //!    The first that fails has found the bug. A test that has to be killed has not: it must detect
@@ -178,7 +178,7 @@ fn search(
     let finder = bug.test.as_ref().or(before);
     let is_first = |test: &&Test| finder.is_some_and(|id| *id == test.id());
     let first = tests.iter().filter(is_first);
-    let others = tests.iter().filter(|test| !is_first(test) && !test.is_unit_test());
+    let others = tests.iter().filter(|test| !is_first(test) && !test.is_of_one_bug());
     for test in first.chain(others) {
         let log = scratch("planted")?.join(format!("{}.log", bug.name));
         let mut command = command_of(test);

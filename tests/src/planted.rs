@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 14] = [
+const FILES: [&str; 16] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -27,6 +27,8 @@ const FILES: [&str; 14] = [
     "seeds.toml",
     "changes.toml",
     "ingest.toml",
+    "watching.toml",
+    "raft.toml",
 ];
 
 /// What a replacement calls to learn whether a bug is the active one.

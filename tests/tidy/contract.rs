@@ -41,8 +41,13 @@ fn files_of(test: &str) -> Vec<PathBuf> {
 fn modules(home: &Path, parts: &[&str]) -> Vec<PathBuf> {
     let whole = home.join(parts.join("/"));
     let mut found = vec![whole.with_extension("rs"), whole.join("mod.rs"), whole.join("main.rs")];
-    if parts.is_empty() {
-        found.remove(0);
+    match parts.split_last() {
+        None => drop(found.remove(0)),
+        Some((_, [])) => {}
+        Some((_, above)) => {
+            let parent = home.join(above.join("/"));
+            found.extend([parent.with_extension("rs"), parent.join("mod.rs")]);
+        }
     }
     found
 }
@@ -135,6 +140,7 @@ fn tests_are_distinguished_from_what_only_looks_like_one() {
     let text = "scenarios! {\nfive in Small: fill;\nsix: fill;";
     assert!(has_test(text, "five") && !has_test(text, "six") && !has_test(text, "fill"));
     assert!(exists("tidy::contract::every_promise_names_its_tests"));
+    assert!(exists("engine::latencies::tests::the_sample_is_in_step_with_nothing"));
     assert!(!exists("tidy::contract::no_such_promise"));
     assert_eq!(named("`a::b` and `Durability::Os`, `c`"), ["a::b"]);
 }

@@ -3,7 +3,9 @@
 //! A flag may be written with dashes or, as in db_bench, with underscores.
 
 use std::ffi::OsString;
+use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::*;
@@ -93,7 +95,8 @@ pub(crate) enum Command {
 impl Cli {
     /// Parses the arguments, including the program name; exits on `--help` and on usage errors.
     pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Self {
-        let matches = Self::definition().get_matches_from(normalised(arguments));
+        let matches = Self::definition().try_get_matches_from(normalised(arguments));
+        let matches = matches.unwrap_or_else(|error| with_tip(error).exit());
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
@@ -101,6 +104,18 @@ impl Cli {
     pub(crate) fn definition() -> clap::Command {
         in_families(Self::command())
     }
+}
+
+/// Adds what to do about a directory that is an argument of its own.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    if error.kind() == ErrorKind::UnknownArgument && Path::new(argument).is_dir() {
+        let tip = format!("to name the directory of a store, write '--db {argument}'");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Inserts the default command if there is none, and spells the flags of benches as clap does.

@@ -144,6 +144,11 @@ impl Evidence {
         *self.tables.entry(table).or_default() += 1;
     }
 
+    /// Number of distinct keys, counted for each table that they passed.
+    pub(crate) fn distinct(&self) -> u64 {
+        self.distinct
+    }
+
     /// Adds the evidence of another level.
     pub(crate) fn join(&mut self, other: Self) {
         self.expected += other.expected;

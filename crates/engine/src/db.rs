@@ -1325,20 +1325,29 @@ impl Db {
         self.engine().explain_in(Part::Default, key.as_ref())
     }
 
-    /// [`Db::stats`], the filters of [`Db::filter_report`] and the histograms of
-    /// [`Db::latencies`] as OpenMetrics text, for Prometheus
-    /// and compatible systems to scrape: serve it as `application/openmetrics-text; version=1.0.0`.
-    /// All names begin with `trommel_`.
+    /// [`Db::stats`], the counts of filters and the histograms of [`Db::latencies`] as OpenMetrics
+    /// text, for Prometheus and compatible systems to scrape: serve it as
+    /// `application/openmetrics-text; version=1.0.0`. All names begin with `trommel_`, and all
+    /// samples have the label `store`, the name given here, which distinguishes the stores of a
+    /// process. Each store has a text, and a path, of its own.
+    ///
+    /// Levels have their numbers in the tree: 0 for the newest tables, 6 for the deepest level, and
+    /// the levels above it as they fill. [`Db::stats`] and reports skip the empty ones. Filters of
+    /// a level are counted by kind. The rate of false positives, and the one that theory expects of
+    /// the same probes, are those counters, and `trommel_filter_expected_false_positives_total`,
+    /// divided by negatives and false positives together.
+    ///
+    /// No table is opened for it, and it takes time in proportion to the number of tables.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
     /// db.get("b")?;
-    /// assert!(db.openmetrics().contains("\ntrommel_gets_total 1\n"));
+    /// assert!(db.openmetrics("users").contains("\ntrommel_gets_total{store=\"users\"} 1\n"));
     /// # Ok::<(), trommel::Error>(())
     /// ```
-    pub fn openmetrics(&self) -> String {
-        crate::openmetrics::text(&self.engine().metric_families())
+    pub fn openmetrics(&self, store: &str) -> String {
+        crate::openmetrics::text(&self.engine().metric_families(None), store)
     }
 
     /// Recommends filters for each level, from the lookups since the counters were reset, for the

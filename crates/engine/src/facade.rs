@@ -1,35 +1,99 @@
 //! Metrics through the crate `metrics`, which passes them to the recorder that a program has
 //! installed.
+//!
+//! 1. Counters grow by what was counted since the last publication. So a counter goes on where the
+//!    store was opened again, or its statistics were reset: the numbers start at 0 there, while the
+//!    recorder keeps its own.
+//! 2. The crate's counters are integers. Times are published in microseconds, under a name that
+//!    says so; of expected false positives the fraction is left out. As totals are rounded, not
+//!    their growth, no error adds up.
+//! 3. A gauge that is no longer published becomes 0, and so does each when the store is closed.
 
-use metrics::{Label, counter, describe_counter, describe_gauge, gauge};
+use std::collections::{HashMap, HashSet};
 
-use crate::families::{Family, FamilyKind, Figure, MetricSample};
+use metrics::{Key, Label, Level, Metadata, Recorder, Unit, with_recorder};
 
-/// Publishes `families`, each sample with `labels` in addition to its own.
-pub(crate) fn publish(families: &[Family], labels: &[(&'static str, &str)]) {
-    for Family { name, kind, help, samples } in families {
-        for MetricSample { suffix, labels: own, value } in samples {
-            let name = format!("trommel_{name}{suffix}");
-            let own = own.iter().map(|(label, value)| (*label, value.as_str()));
-            let labels: Vec<Label> = own
-                .chain(labels.iter().copied())
-                .map(|(label, value)| Label::new(label, value.to_owned()))
-                .collect();
-            match (kind, value) {
-                (FamilyKind::Counter | FamilyKind::Histogram, Figure::Count(count)) => {
-                    describe_counter!(name.clone(), help.clone());
-                    counter!(name, labels).absolute(*count);
+use crate::metric_family::{Family, FamilyKind, Figure, MetricSample};
+use crate::sync::{Mutex, lock};
+
+const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, None);
+
+/// What a store has published.
+#[derive(Debug, Default)]
+pub(crate) struct Publisher(Mutex<PublishedSeries>);
+
+#[derive(Debug, Default)]
+struct PublishedSeries {
+    /// The totals of counters at the last publication.
+    counters: HashMap<Key, u64>,
+    gauges: HashSet<Key>,
+}
+
+impl Publisher {
+    /// Publishes `families`, each sample with the label `store` in addition to its own.
+    pub(crate) fn publish(&self, families: &[Family], store: &str) {
+        let mut last = lock(&self.0);
+        let before = std::mem::take(&mut last.gauges);
+        with_recorder(|recorder| {
+            for Family { name, kind, help, samples } in families {
+                for sample in samples {
+                    last.publish(recorder, (name, *kind, help), sample, store);
                 }
-                (_, Figure::Count(count)) => set(name, help, labels, *count as f64),
-                (_, Figure::Real(real)) => set(name, help, labels, *real),
             }
-        }
+        });
+        set_to_zero(before.difference(&last.gauges));
     }
 }
 
-fn set(name: String, help: &str, labels: Vec<Label>, value: f64) {
-    describe_gauge!(name.clone(), help.to_owned());
-    gauge!(name, labels).set(value);
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        set_to_zero(lock(&self.0).gauges.iter());
+    }
+}
+
+fn set_to_zero<'a>(gauges: impl Iterator<Item = &'a Key>) {
+    with_recorder(|recorder| {
+        gauges.for_each(|key| recorder.register_gauge(key, &METADATA).set(0.0));
+    });
+}
+
+impl PublishedSeries {
+    fn publish(
+        &mut self,
+        recorder: &dyn Recorder,
+        (name, kind, help): (&str, FamilyKind, &str),
+        MetricSample { suffix, labels, value }: &MetricSample,
+        store: &str,
+    ) {
+        let mut name = format!("trommel_{name}{suffix}");
+        let is_counter = matches!(kind, FamilyKind::Counter | FamilyKind::Histogram);
+        let mut unit = None;
+        let total = match value {
+            Figure::Count(count) => *count,
+            Figure::Real(real) => *real as u64,
+            Figure::Time(time) => u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+        };
+        if is_counter && matches!(value, Figure::Time(_)) {
+            name = name.replace("seconds", "microseconds");
+            unit = Some(Unit::Microseconds);
+        }
+        let labels = [("store", store)]
+            .into_iter()
+            .chain(labels.iter().map(|(label, value)| (*label, value.as_str())));
+        let labels = labels.map(|(label, value)| Label::new(label, value.to_owned()));
+        let key = Key::from_parts(name.clone(), labels.collect::<Vec<_>>());
+        let help = help.to_owned().into();
+        if is_counter {
+            recorder.describe_counter(name.into(), unit, help);
+            let counter = recorder.register_counter(&key, &METADATA);
+            let before = self.counters.insert(key, total).unwrap_or(0);
+            counter.increment(total.checked_sub(before).unwrap_or(total));
+            return;
+        }
+        recorder.describe_gauge(name.into(), unit, help);
+        recorder.register_gauge(&key, &METADATA).set(value.as_f64());
+        self.gauges.insert(key);
+    }
 }
 
 #[cfg(test)]
@@ -37,15 +101,40 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
     use trommel_sim::MemoryVfs;
 
     use crate::{Db, Options};
 
-    /// The numbers of the text and of the recorder are the same, name by name.
+    fn open(vfs: &MemoryVfs) -> Db {
+        Db::open("db", Options::default().vfs(Arc::new(vfs.clone()))).unwrap()
+    }
+
+    /// The values of a recorder since the last call, by name and labels.
+    fn taken(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
+        let mut values = BTreeMap::new();
+        for (key, unit, help, value) in snapshotter.snapshot().into_vec() {
+            let key = key.key();
+            assert!(help.is_some(), "{key}");
+            assert_eq!(unit.is_some(), key.name().contains("micro"), "{key}");
+            let labels = key.labels().map(|it| format!("{}=\"{}\"", it.key(), it.value()));
+            let labels = labels.collect::<Vec<_>>().join(",");
+            let value = match value {
+                DebugValue::Counter(count) => count as f64,
+                DebugValue::Gauge(value) => value.0,
+                DebugValue::Histogram(_) => panic!("{key} is a histogram"),
+            };
+            let sample = format!("{}{{{labels}}}", key.name());
+            assert!(values.insert(sample, value).is_none(), "{key}");
+        }
+        values
+    }
+
+    /// The numbers of the text and of the recorder are the same, name by name, except for times:
+    /// the facade's counters are integers.
     #[test]
     fn a_recorder_gets_what_the_text_says() {
-        let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
+        let db = open(&MemoryVfs::new());
         db.measure_latencies(true);
         (0..1000_u32).for_each(|key| _ = db.put(format!("{key}"), "value").unwrap());
         db.flush().unwrap();
@@ -53,36 +142,75 @@ mod tests {
         db.wait_idle().unwrap();
 
         let recorder = DebuggingRecorder::new();
-        let snapshotter = recorder.snapshotter();
-        metrics::with_local_recorder(&recorder, || db.publish_metrics(&[("store", "it")]));
-        let mut published = BTreeMap::new();
-        for (key, _, help, value) in snapshotter.snapshot().into_vec() {
-            let key = key.key();
-            assert!(help.is_some(), "{key}");
-            let labels: Vec<String> = key
-                .labels()
-                .map(|label| format!("{}=\"{}\"", label.key(), label.value()))
-                .collect();
-            let (last, labels) = labels.split_last().unwrap();
-            assert_eq!(last, "store=\"it\"");
-            let labels = match labels {
-                [] => String::new(),
-                labels => format!("{{{}}}", labels.join(",")),
-            };
-            let value = match value {
-                DebugValue::Counter(count) => count as f64,
-                DebugValue::Gauge(value) => value.0,
-                DebugValue::Histogram(_) => panic!("{key} is a histogram"),
-            };
-            assert!(published.insert(format!("{}{labels}", key.name()), value).is_none(), "{key}");
-        }
-        let text = db.openmetrics();
+        metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+        let published = taken(&recorder.snapshotter());
+        let text = db.openmetrics("it");
         let samples = text.lines().filter(|line| !line.starts_with('#'));
-        let written: BTreeMap<String, f64> = samples
-            .map(|line| line.rsplit_once(' ').unwrap())
-            .map(|(sample, value)| (sample.to_owned(), value.parse().unwrap()))
-            .collect();
+        let as_published = |line: &str| -> (String, f64) {
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap();
+            let name = sample.split('{').next().unwrap();
+            if ["_seconds_total", "_seconds_sum"].iter().any(|end| name.ends_with(end)) {
+                return (
+                    sample.replacen("seconds", "microseconds", 1),
+                    (value * 1e6 + 1e-3).floor(),
+                );
+            }
+            (sample.to_owned(), if name.ends_with("_total") { value.floor() } else { value })
+        };
+        let written: BTreeMap<String, f64> = samples.map(as_published).collect();
         assert_eq!(published, written);
-        assert!(written["trommel_gets_total"] == 1000.0 && written.len() > 300, "{written:?}");
+        let gets = written["trommel_gets_total{store=\"it\"}"];
+        assert!(gets == 1000.0 && written.len() > 300, "{written:?}");
+        assert!(written["trommel_flush_microseconds_total{store=\"it\"}"] > 0.0, "{written:?}");
+    }
+
+    /// Regression: a counter stayed at its highest value until a reopened store had counted more.
+    #[test]
+    fn counters_grow_by_what_is_new() {
+        let (vfs, recorder) = (MemoryVfs::new(), DebuggingRecorder::new());
+        let snapshotter = recorder.snapshotter();
+        let grown = |db: &Db, gets: u32| {
+            (0..gets).for_each(|_| _ = db.get("key").unwrap());
+            metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+            taken(&snapshotter)["trommel_gets_total{store=\"it\"}"]
+        };
+        let db = open(&vfs);
+        assert_eq!((grown(&db, 10), grown(&db, 5), grown(&db, 0)), (10.0, 5.0, 0.0));
+        db.reset_stats();
+        assert_eq!(grown(&db, 3), 3.0);
+        db.close().unwrap();
+        let db = open(&vfs);
+        assert_eq!((grown(&db, 4), grown(&db, 5)), (4.0, 5.0));
+    }
+
+    /// Regression: gauges kept their last value.
+    #[test]
+    fn gauges_that_are_gone_are_zero() {
+        let gauge = "trommel_filter_false_positive_keys{store=\"it\",level=\"0\",kind=\"paired\"}";
+        // Taking the values of this recorder sets its gauges to 0: once each.
+        let recorder = DebuggingRecorder::new();
+        let db = open(&MemoryVfs::new());
+        (0..10_000_u32).for_each(|key| _ = db.put(format!("{key}"), "value").unwrap());
+        db.flush().unwrap();
+        (0..30_000_u32).for_each(|key| _ = db.get(format!("{}.5", key / 3)).unwrap());
+        metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+        let text = db.openmetrics("it");
+        let keys = text.lines().find_map(|line| line.strip_prefix(gauge)).unwrap();
+        assert!(keys.trim().parse::<u64>().unwrap() > 0, "{text}");
+        db.reset_stats();
+        metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+        let now = taken(&recorder.snapshotter());
+        assert_eq!(now[gauge], 0.0);
+        assert_eq!(now["trommel_level_tables{store=\"it\",level=\"0\"}"], 1.0);
+
+        metrics::with_local_recorder(&recorder, || {
+            db.publish_metrics("it");
+            drop(db);
+        });
+        let after = taken(&recorder.snapshotter());
+        let gauges = after.iter().filter(|(sample, _)| !sample.contains("_total"));
+        assert!(gauges.clone().count() > 30, "{after:?}");
+        gauges.for_each(|(sample, value)| assert_eq!(*value, 0.0, "{sample}"));
     }
 }

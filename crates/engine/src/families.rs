@@ -2,16 +2,25 @@
 //!
 //! A family is a name, a type, a help text and its samples. Counters count since the store was
 //! opened or its counters were reset; a reader of counters copes with a reset.
+//!
+//! 1. All values come from counters, from the version and from tables that are open: publishing
+//!    opens no table, and takes time in proportion to their number.
+//! 2. A level is named by its number in the tree, 0 to 6, whatever other levels hold data. In
+//!    reports, levels are numbered by those that hold data, so that a number changes its level when
+//!    the tree grows by one: counters would seem to fall.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::background::BackgroundError;
-use crate::conformance::Conformance;
+use crate::conformance::Evidence;
+use crate::counters::FilterTotals;
 use crate::engine::Engine;
+use crate::filter_kinds::{ByKind, KINDS, kind_index};
 use crate::job_counters::Stall;
 use crate::latencies::LatencyStats;
-use crate::report::{FilterLevel, FilterReport};
+use crate::levels::LEVELS;
+use crate::metric_family::{Family, FamilyKind, Figure, MetricSample};
 use crate::stats::{LevelStats, Stats};
 
 /// The name and the help of a family, and the value of each of its samples.
@@ -21,72 +30,27 @@ type FigureOf<Of, Value> = (&'static str, &'static str, fn(&Of) -> Value);
 const LEAST_BITS: u32 = 8;
 const MOST_BITS: u32 = 34;
 
-/// The type of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FamilyKind {
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-}
-
-/// Metrics of one name.
-#[derive(Debug)]
-pub(crate) struct Family {
-    /// Without the `trommel_` that all begin with.
-    pub(crate) name: &'static str,
-    pub(crate) kind: FamilyKind,
-    pub(crate) help: String,
-    pub(crate) samples: Vec<MetricSample>,
-}
-
-/// A number of a family.
-#[derive(Debug)]
-pub(crate) struct MetricSample {
-    /// What follows the name of the family.
-    pub(crate) suffix: &'static str,
-    pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: Figure,
-}
-
-/// A value of a metric.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Figure {
-    Count(u64),
-    Real(f64),
-}
-
-impl From<u64> for Figure {
-    fn from(count: u64) -> Self {
-        Self::Count(count)
-    }
-}
-
-impl From<f64> for Figure {
-    fn from(real: f64) -> Self {
-        Self::Real(real)
-    }
-}
-
-impl From<Duration> for Figure {
-    fn from(time: Duration) -> Self {
-        Self::Real(time.as_secs_f64())
-    }
-}
-
 impl Engine {
-    /// All metrics of the store.
-    pub(crate) fn metric_families(&self) -> Vec<Family> {
+    /// All metrics of the store, which are published at this interval, if it is known.
+    pub(crate) fn metric_families(&self, period: Option<Duration>) -> Vec<Family> {
         let stats = self.stats();
         let mut all = FamilyList(Vec::new());
         all.family("store", FamilyKind::Info, "The store, by its number.");
         all.sample("_info", &[("id", &format_args!("{:016x}", self.files.store_id))], 1.into());
+        if let Some(period) = period {
+            all.gauge("metrics_period_seconds", "Time between two publications.", period);
+        }
         all.reads(&stats);
         all.writes(&stats);
         all.background(&stats);
         all.memory(&stats);
-        all.levels(&stats.levels);
-        all.filters(&self.filter_report());
+        all.levels(&self.level_stats());
+        let counters = &self.statistics.counters;
+        all.filters(&counters.totals().filters, &counters.evidence());
+        if let Some(wasted) = self.wasted_reads_by_open_tables() {
+            let help = "Expected reads of data blocks that a lookup of a missing key wastes.";
+            all.gauge("expected_wasted_reads_per_miss", help, wasted);
+        }
         all.latencies(&self.statistics.latencies.stats());
         all.0
     }
@@ -154,7 +118,7 @@ impl FamilyList {
         }
         self.family("write_stall_seconds", FamilyKind::Counter, "Time of write stalls, by cause.");
         for (cause, Stall { total, .. }) in causes {
-            self.sample("_total", &[("cause", &cause)], total.as_secs_f64().into());
+            self.sample("_total", &[("cause", &cause)], total.into());
         }
     }
 
@@ -211,7 +175,8 @@ impl FamilyList {
         self.gauge("last_sequence_number", "Newest visible sequence number.", stats.last_seqno);
     }
 
-    fn levels(&mut self, levels: &[LevelStats]) {
+    /// All levels, so that those of a level that has lost its data become 0.
+    fn levels(&mut self, held: &[(usize, LevelStats)]) {
         let figures: [FigureOf<LevelStats, u64>; 5] = [
             ("level_tables", "Tables, by level.", |level| level.tables),
             ("level_bytes", "Bytes of tables, by level.", |level| level.bytes),
@@ -221,59 +186,44 @@ impl FamilyList {
         ];
         for (name, help, of) in figures {
             self.family(name, FamilyKind::Gauge, help);
-            for level in levels {
-                self.sample("", &[("level", &level.level)], of(level).into());
+            for level in 0..LEVELS {
+                let held = held.iter().find(|(number, _)| *number == level);
+                let value = held.map_or(0, |(_, stats)| of(stats));
+                self.sample("", &[("level", &level)], value.into());
             }
         }
     }
 
-    fn filters(&mut self, report: &FilterReport) {
-        let counts: [FigureOf<FilterLevel, u64>; 4] = [
-            ("filter_probes", "Probes of filters.", |row| row.counts.probes),
-            ("filter_negatives", "Probes that saved a read.", |row| row.counts.negatives),
-            ("filter_false_positives", "Probes that wasted a read.", |row| {
-                row.counts.false_positives
+    fn filters(&mut self, totals: &ByKind<FilterTotals>, evidence: &ByKind<Evidence>) {
+        let figures: [FigureOf<FilterTotals, Figure>; 5] = [
+            ("filter_probes", "Probes of filters.", |cell| cell.probes().into()),
+            ("filter_negatives", "Probes that saved a read.", |cell| cell.negatives.into()),
+            ("filter_false_positives", "Probes that wasted a read.", |cell| {
+                cell.false_positives.into()
             }),
-            ("filter_true_positives", "Probes for keys of the table.", |row| {
-                row.counts.true_positives
+            ("filter_true_positives", "Probes for keys of the table.", |cell| {
+                cell.true_positives.into()
+            }),
+            ("filter_expected_false_positives", "What theory expects of these probes.", |cell| {
+                cell.expected.into()
             }),
         ];
-        let rows = &report.levels;
-        for (name, help, of) in counts {
+        let cells = || (0..LEVELS).flat_map(|level| KINDS.map(|kind| (level, kind)));
+        let probed = cells().filter(|(level, kind)| totals[*level][kind_index(*kind)].probes() > 0);
+        let probed: Vec<_> = probed.collect();
+        for (name, help, of) in figures {
             self.family(name, FamilyKind::Counter, format!("{help} By level and kind."));
-            for row in rows {
-                let labels: [(&str, &dyn Display); 2] =
-                    [("level", &row.level), ("kind", &row.kind)];
-                self.sample("_total", &labels, of(row).into());
-            }
-        }
-        let rates: [FigureOf<FilterLevel, Option<f64>>; 2] = [
-            ("filter_measured_rate", "Measured rate of false positives.", |row| row.rates.measured),
-            ("filter_expected_rate", "Rate that theory expects of these probes.", |row| {
-                row.rates.expected
-            }),
-        ];
-        for (name, help, of) in rates {
-            self.family(name, FamilyKind::Gauge, help);
-            for row in rows {
-                let labels: [(&str, &dyn Display); 2] =
-                    [("level", &row.level), ("kind", &row.kind)];
-                if let Some(rate) = of(row) {
-                    self.sample("", &labels, rate.into());
-                }
+            for (level, kind) in &probed {
+                let value = of(&totals[*level][kind_index(*kind)]);
+                self.sample("_total", &[("level", level), ("kind", kind)], value);
             }
         }
         let help = "Distinct keys among the latest false positives, by table. By level and kind.";
         self.family("filter_false_positive_keys", FamilyKind::Gauge, help);
-        for row in rows {
-            let labels: [(&str, &dyn Display); 2] = [("level", &row.level), ("kind", &row.kind)];
-            if let Some(Conformance { distinct_keys, .. }) = row.conformance {
-                self.sample("", &labels, distinct_keys.into());
-            }
+        for (level, kind) in &probed {
+            let keys = evidence[*level][kind_index(*kind)].distinct();
+            self.sample("", &[("level", level), ("kind", kind)], keys.into());
         }
-        let help = "Expected reads of data blocks that a lookup of a missing key wastes.";
-        let wasted = report.expected_wasted_reads_per_miss;
-        self.gauge("expected_wasted_reads_per_miss", help, wasted);
     }
 
     fn latencies(&mut self, all: &[LatencyStats]) {
@@ -293,6 +243,88 @@ impl FamilyList {
             self.sample("_bucket", &labels, latency.count.into());
             self.sample("_count", &[("operation", &operation)], latency.count.into());
             self.sample("_sum", &[("operation", &operation)], latency.total.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use trommel_sim::{MemoryVfs, OpKind, SimDisk};
+
+    use crate::{Db, Options};
+
+    fn samples(db: &Db) -> BTreeMap<String, f64> {
+        let text = db.openmetrics("it");
+        let samples =
+            text.lines().filter_map(|line| line.strip_prefix("trommel_")?.rsplit_once(' '));
+        samples.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+    }
+
+    /// Regression: each publication opened every table.
+    #[test]
+    fn publishing_opens_no_table() {
+        let disk = SimDisk::new();
+        let options = Options::default()
+            .vfs(Arc::new(disk.clone()))
+            .compaction(|c| c.auto_compaction(false))
+            .reads(|r| r.max_open_files(16));
+        let db = Db::open("db", options.clone()).unwrap();
+        for key in 0..40_u32 {
+            db.put(format!("{key}"), "value").unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        let db = Db::open("db", options).unwrap();
+        let opens = || disk.calls(OpKind::Open);
+        for lookups in [0, 1000] {
+            (0..lookups).for_each(|key| _ = db.get(format!("{}", key % 50)).unwrap());
+            let before = opens();
+            for _period in 0..2 {
+                let samples = samples(&db);
+                assert_eq!(samples["level_tables{store=\"it\",level=\"0\"}"], 40.0);
+                let wasted = samples.get("expected_wasted_reads_per_miss{store=\"it\"}");
+                assert_eq!(wasted.is_some(), lookups > 0, "unknown until a table is open");
+            }
+            assert_eq!(opens(), before);
+        }
+        // The counter works, and there are more tables than may be open.
+        let before = opens();
+        db.filter_report();
+        assert!(opens() - before >= 24, "{} to {}", before, opens());
+    }
+
+    /// Regression: the counters of a level became those of another one when the tree grew.
+    #[test]
+    fn counters_do_not_fall_when_levels_are_renumbered() {
+        let options = Options::default()
+            .vfs(Arc::new(MemoryVfs::new()))
+            .compression(crate::Compression::None)
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .compaction(|c| c.base_level_bytes(128 << 10));
+        let db = Db::open("db", options).unwrap();
+        let put = |keys: std::ops::Range<u32>| {
+            keys.for_each(|key| _ = db.put(format!("{key:08}"), [b'x'; 100]).unwrap());
+        };
+        put(0..100);
+        db.compact_all().unwrap();
+        (0..20_000).for_each(|key| _ = db.get(format!("{key:08}.5")).unwrap());
+        let before = samples(&db);
+        let mut probes = before.iter().filter(|(name, _)| name.starts_with("filter_probes_total"));
+        assert!(probes.any(|(_, probes)| *probes > 90.0), "{before:?}");
+        // Until the level that was L1 is L2.
+        let is_renumbered = |round: &u32| {
+            put(round * 500..(round + 1) * 500);
+            db.stats().levels.iter().any(|level| level.level == 2)
+        };
+        assert!((0..2000).any(|round| is_renumbered(&round)), "{:?}", db.stats().levels);
+        let after = samples(&db);
+        let counters = before.iter().filter(|(name, _)| name.contains("_total"));
+        assert!(counters.clone().count() > 30);
+        for (name, before) in counters {
+            assert!(after.get(name).is_some_and(|after| after >= before), "{name}: {after:?}");
         }
     }
 }

@@ -73,7 +73,7 @@ impl Engine {
     fn archive_logs(&self, frozen: &LoggedMemtable) {
         if self.files.archive.is_on() {
             self.files.deletion_queue.will_link(frozen.log_number);
-            self.files.archive.add(frozen.logs());
+            self.files.archive.add(frozen.logs(), &self.files.tables);
         }
     }
 

@@ -41,7 +41,8 @@ pub enum TimedOperation {
     Get,
     /// A lookup of several keys at once.
     MultiGet,
-    /// A write: a key or a batch, its stall and its sync included.
+    /// A write, from the call to its return: of a key, a range or a batch, with or without
+    /// conditions, or the commit of a transaction. Its stall and its sync are included.
     Write,
     /// Moving a cursor to a key, or an iterator to its first entry.
     Seek,

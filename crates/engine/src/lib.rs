@@ -157,6 +157,7 @@ mod manifest;
 mod memory;
 mod merge_failure;
 mod merge_operator;
+mod metric_family;
 #[cfg(all(test, trommel_loom))]
 mod models;
 mod names;

@@ -5,7 +5,8 @@
 //!    crash. Recovery, verification and repair use only the first name, which is removed as usual.
 //! 2. The archive keeps the last logs that together have at least as many bytes as it is set to;
 //!    older ones are removed. A reader that has such a log open can still read it.
-//! 3. Nothing else depends on it. If a log cannot be archived, a feed finds the gap in the sequence
+//! 3. Nothing else depends on it. If the process has no file handle left for a log, open tables are
+//!    closed; if a log cannot be archived, a feed finds the gap in the sequence
 //!    numbers, and reports it. Only a directory that cannot be synced makes the store refuse writes
 //!    when it needs its next file, as always.
 //!
@@ -23,6 +24,7 @@ use crate::files::held::HeldLock;
 use crate::files::{archived_log_path, log_path};
 use crate::names::Numbered;
 use crate::sync::{AtomicU64, Mutex, lock};
+use crate::version::TableCache;
 
 /// A log counts as at least this many bytes, so that the number of files is bounded too.
 const LEAST_BYTES: u64 = 64 << 10;
@@ -93,13 +95,13 @@ impl LogArchive {
     }
 
     /// Archives these logs, oldest first, which are complete and about to become obsolete.
-    pub(crate) fn add(&self, numbers: impl IntoIterator<Item = u64>) {
+    pub(crate) fn add(&self, numbers: impl IntoIterator<Item = u64>, tables: &TableCache) {
         if !self.is_on() {
             return;
         }
         let mut added = Vec::new();
         for number in numbers {
-            match self.link(number) {
+            match self.link(number, tables) {
                 Ok(bytes) => added.push((number, bytes)),
                 Err(error) => self.note_failure(number, &error),
             }
@@ -107,7 +109,8 @@ impl LogArchive {
         if added.is_empty() {
             return;
         }
-        if let Err(error) = self.vfs.sync_dir(&self.dir).map_err(Error::on(&self.dir)) {
+        let synced = tables.with_handles(|| self.vfs.sync_dir(&self.dir));
+        if let Err(error) = synced.map_err(Error::on(&self.dir)) {
             // The names exist, but may be lost in a crash.
             added.iter().for_each(|(number, _)| self.note_failure(*number, &error));
         }
@@ -115,10 +118,12 @@ impl LogArchive {
     }
 
     /// Makes a log durable, and gives it its second name. Returns its length in bytes.
-    fn link(&self, number: u64) -> Result<u64> {
+    fn link(&self, number: u64, tables: &TableCache) -> Result<u64> {
         let (from, to) = (log_path(&self.dir, number), archived_log_path(&self.dir, number));
-        let bytes = self.vfs.open(&from, Access::Buffered).map_err(Error::on(&from))?.bytes();
-        self.vfs.sync_file(&from).map_err(|source| Error::io(&from, "making durable", source))?;
+        let opened = tables.with_handles(|| self.vfs.open(&from, Access::Buffered));
+        let bytes = opened.map_err(Error::on(&from))?.bytes();
+        let synced = tables.with_handles(|| self.vfs.sync_file(&from));
+        synced.map_err(|source| Error::io(&from, "making durable", source))?;
         match self.vfs.hard_link(&from, &to) {
             // Created by an attempt that was interrupted: numbers are not used twice.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(bytes),

@@ -4,11 +4,12 @@
 
 use std::fmt::Write;
 
-use crate::families::{Family, FamilyKind, Figure};
+use crate::metric_family::{Family, FamilyKind, Figure};
 
-/// The text, with its end marker.
-pub(crate) fn text(families: &[Family]) -> String {
+/// The text, with its end marker. Each sample has the label `store` in addition to its own.
+pub(crate) fn text(families: &[Family], store: &str) -> String {
     let mut text = String::new();
+    let store = escaped(store);
     for Family { name, kind, help, samples } in families {
         let kind = match kind {
             FamilyKind::Counter => "counter",
@@ -19,15 +20,13 @@ pub(crate) fn text(families: &[Family]) -> String {
         // Writing to a string never fails.
         let _ = writeln!(text, "# TYPE trommel_{name} {kind}\n# HELP trommel_{name} {help}");
         for sample in samples {
-            let _ = write!(text, "trommel_{name}{}", sample.suffix);
-            for (nth, (label, value)) in sample.labels.iter().enumerate() {
-                let before = if nth == 0 { '{' } else { ',' };
-                let _ = write!(text, "{before}{label}=\"{}\"", escaped(value));
+            let _ = write!(text, "trommel_{name}{}{{store=\"{store}\"", sample.suffix);
+            for (label, value) in &sample.labels {
+                let _ = write!(text, ",{label}=\"{}\"", escaped(value));
             }
-            let after = if sample.labels.is_empty() { "" } else { "}" };
             let _ = match sample.value {
-                Figure::Count(count) => writeln!(text, "{after} {count}"),
-                Figure::Real(real) => writeln!(text, "{after} {real}"),
+                Figure::Count(count) => writeln!(text, "}} {count}"),
+                other => writeln!(text, "}} {}", other.as_f64()),
             };
         }
     }
@@ -64,7 +63,7 @@ mod tests {
     #[test]
     fn the_text_is_openmetrics_and_has_the_values_of_the_statistics() {
         let db = store();
-        let text = db.openmetrics();
+        let text = db.openmetrics("a\"b");
         let body = text.strip_suffix("# EOF\n").expect("an end marker");
         let (mut names, mut family, mut kind) = (BTreeSet::new(), "", "");
         for line in body.lines() {
@@ -78,6 +77,7 @@ mod tests {
                 continue;
             }
             let (sample, value) = line.rsplit_once(' ').unwrap();
+            assert!(sample.contains("{store=\"a\\\"b\""), "{line}");
             let name = sample.split('{').next().unwrap();
             let suffixes: &[&str] = match kind {
                 "counter" => &["_total"],
@@ -92,13 +92,15 @@ mod tests {
         }
         let stats = db.stats();
         let has = |line: String| assert!(body.lines().any(|it| it == line), "{line} in\n{body}");
-        has("trommel_gets_total 1999".into());
-        has("trommel_gets_found_total 1000".into());
-        has("trommel_level_entries{level=\"0\"} 1000".into());
-        has(format!("trommel_memory_bytes{{component=\"memtables\"}} {}", stats.memory.memtables));
+        let store = "store=\"a\\\"b\"";
+        has(format!("trommel_gets_total{{{store}}} 1999"));
+        has(format!("trommel_gets_found_total{{{store}}} 1000"));
+        has(format!("trommel_level_entries{{{store},level=\"0\"}} 1000"));
+        let memtables = stats.memory.memtables;
+        has(format!("trommel_memory_bytes{{{store},component=\"memtables\"}} {memtables}"));
         let counts = db.filter_report().levels[0].counts;
         assert!(counts.negatives > 900, "{counts:?}");
-        let labels = "{level=\"0\",kind=\"blocked\"}";
+        let labels = format!("{{{store},level=\"0\",kind=\"blocked\"}}");
         has(format!("trommel_filter_negatives_total{labels} {}", counts.negatives));
     }
 
@@ -107,9 +109,11 @@ mod tests {
     #[test]
     fn histograms_are_cumulative_and_end_in_their_count() {
         let db = store();
-        let text = db.openmetrics();
+        let text = db.openmetrics("it");
         let of = |operation: &str, suffix: &str| -> Vec<(String, f64)> {
-            let start = format!("trommel_operation_seconds{suffix}{{operation=\"{operation}\"");
+            let start = format!(
+                "trommel_operation_seconds{suffix}{{store=\"it\",operation=\"{operation}\""
+            );
             let lines = text.lines().filter_map(|line| line.strip_prefix(&start));
             let pair = |rest: &str| {
                 let (labels, value) = rest.split_once("} ").unwrap();

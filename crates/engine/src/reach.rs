@@ -17,20 +17,31 @@ use crate::levels::LEVELS;
 use crate::live_keys::KeyCount;
 use crate::version::{TableFile, Version};
 
-impl Engine {
-    /// The share, 0 to 1, of the live keys in `version`'s tables that are in the key range of
-    /// `file`.
-    pub(crate) fn reach(&self, version: &Version, file: &TableFile) -> f64 {
-        let (smallest, largest) = (&file.smallest, &file.largest);
+/// The reach of the tables of a version.
+pub(crate) struct Reach<'a> {
+    engine: &'a Engine,
+    version: &'a Version,
+    /// The live keys of all tables.
+    all: f64,
+}
+
+impl<'a> Reach<'a> {
+    pub(crate) fn of(engine: &'a Engine, version: &'a Version) -> Self {
         let all = version.tables().map(|(_, table)| KeyCount::of(table));
         let all = all.fold(KeyCount::default(), KeyCount::plus).live();
+        Self { engine, version, all }
+    }
+
+    /// The share, 0 to 1, of the live keys that are in the key range of `file`.
+    pub(crate) fn share(&self, file: &TableFile) -> f64 {
+        let (smallest, largest) = (&file.smallest, &file.largest);
         let inside = (0..LEVELS)
-            .flat_map(|level| version.overlapping(level, smallest, largest))
+            .flat_map(|level| self.version.overlapping(level, smallest, largest))
             // A table that cannot be read counts as inside.
             .map(|other| KeyCount::of(&other).times(self.part_within(&other, file).unwrap_or(1.0)))
             .fold(KeyCount::default(), KeyCount::plus)
             .live();
-        if all == 0.0 { 0.0 } else { (inside / all).min(1.0) }
+        if self.all == 0.0 { 0.0 } else { (inside / self.all).min(1.0) }
     }
 
     /// Approximate fraction of the keys of `file` in the key range of `other`, which it overlaps.
@@ -40,7 +51,7 @@ impl Engine {
         if starts_inside && ends_inside {
             return Ok(1.0);
         }
-        let table = self.files.tables.reader(file)?;
+        let table = self.engine.files.tables.reader(file)?;
         let end = table.approximate_offset(&file.largest).max(1) as f64;
         let from = if starts_inside { 0 } else { table.approximate_offset(&other.smallest) };
         let to = if ends_inside { end } else { table.approximate_offset(&other.largest) as f64 };

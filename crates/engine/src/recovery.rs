@@ -328,7 +328,7 @@ impl Engine {
         state.next_file_number = self.files.next_file_number.load(Ordering::Relaxed);
         if !keeps_logs && carried.is_empty() && !self.options.load().opening.salvage {
             // After a salvage, feeds could not read the log to its end, so it is not archived.
-            self.files.archive.add(plan.filled_logs());
+            self.files.archive.add(plan.filled_logs(), &self.files.tables);
         }
         let manifest = self.create_manifest(manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());

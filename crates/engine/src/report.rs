@@ -16,7 +16,9 @@ use crate::conformance::{Conformance, Evidence};
 use crate::counters::FilterTotals;
 use crate::engine::Engine;
 use crate::filter_kinds::{KINDS, kind_index};
+use crate::live_keys::LiveKeys;
 use crate::prefix::Prefix;
+use crate::reach::Reach;
 use crate::user_filters::{PolicyReport, UserPolicy};
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile};
@@ -142,6 +144,7 @@ impl Engine {
             return FilterReport::default();
         }
         let version = self.version();
+        let reach = Reach::of(self, &version);
         let (totals, evidence) =
             (self.statistics.counters.totals(), self.statistics.counters.evidence());
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
@@ -154,10 +157,7 @@ impl Engine {
             for file in run {
                 let extractor = self.options.extractor_for(&file.smallest);
                 let open = Opened::of(self, file, extractor.as_ref());
-                let reach = self.reach(&version, file);
-                // A filter that cannot be held passes every key, whatever its rate.
-                let fpr = if open.keys.is_held { open.keys.expected } else { 1.0 };
-                met.push((reach, fpr));
+                met.push((reach.share(file), rate(&open.keys)));
                 facts.push(open.keys);
                 filter_bytes += open.bytes;
                 let stands_in = open.keys.is_of_prefixes;
@@ -194,6 +194,32 @@ impl Engine {
             policy: options.filtering.user_filters.as_ref().map(UserPolicy::report),
         }
     }
+
+    /// An estimate of [`FilterReport::expected_wasted_reads_per_miss`] that opens no table: closed
+    /// tables count like the open ones of their level, and the reach of a table is interpolated
+    /// from its first and last key. `None` if all tables of a level are closed.
+    pub(crate) fn wasted_reads_by_open_tables(&self) -> Option<f64> {
+        let version = self.version();
+        let live = LiveKeys::of(&version);
+        let of_level = |tables: &Vec<Arc<TableFile>>| {
+            let (mut all, mut open, mut wasted) = (0.0, 0.0, 0.0);
+            for table in tables {
+                let reach = live.reach(table);
+                all += reach;
+                if let Some(reader) = table.open_reader() {
+                    open += reach;
+                    wasted += reach * rate(&reader.table().filters().facts());
+                }
+            }
+            if all > 0.0 { (open > 0.0).then(|| wasted / open * all) } else { Some(0.0) }
+        };
+        version.levels.iter().map(of_level).sum()
+    }
+}
+
+/// The rate of a filter. One that cannot be held passes every key, whatever its rate.
+fn rate(facts: &FilterFacts) -> f64 {
+    if facts.is_held { facts.expected } else { 1.0 }
 }
 
 /// The filters of a table.

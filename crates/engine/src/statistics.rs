@@ -25,6 +25,9 @@ pub(crate) struct Statistics {
     pub(crate) background_trace: BackgroundTraceSlot,
     /// Recent solutions of the filter budget.
     pub(crate) budget_history: BudgetHistory,
+    /// What was published through the crate `metrics`.
+    #[cfg(feature = "metrics")]
+    pub(crate) publisher: crate::facade::Publisher,
 }
 
 impl Statistics {
@@ -37,6 +40,8 @@ impl Statistics {
             trace: TraceSlot::new(),
             background_trace: BackgroundTraceSlot::new(),
             budget_history: BudgetHistory::default(),
+            #[cfg(feature = "metrics")]
+            publisher: crate::facade::Publisher::default(),
         }
     }
 

@@ -142,7 +142,7 @@ impl Engine {
         let cells = || totals.prefixes.iter().flatten();
         let extractor = self.options.load().filtering.prefix_extractor.clone();
         Stats {
-            levels: self.level_stats(),
+            levels: self.level_stats().into_iter().map(|(_, level)| level).collect(),
             memory: self.memory_stats(),
             lookups: LookupStats {
                 gets: totals.gets,
@@ -236,7 +236,8 @@ impl Engine {
         ArchiveStats { logs, bytes, removed, failed }
     }
 
-    fn level_stats(&self) -> Vec<LevelStats> {
+    /// The levels that hold data, each after its number in the tree.
+    pub(crate) fn level_stats(&self) -> Vec<(usize, LevelStats)> {
         let version = self.version();
         let mut levels = Vec::new();
         for physical in (0..LEVELS).filter(|level| !version.levels[*level].is_empty()) {
@@ -251,7 +252,7 @@ impl Engine {
                 level.deleted_keys += table.deleted_keys();
                 level.filter_bytes += table.built_bytes();
             }
-            levels.push(level);
+            levels.push((physical, level));
         }
         levels
     }

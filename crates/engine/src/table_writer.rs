@@ -32,6 +32,10 @@ pub(crate) const SEQNO: SeqNo = 0;
 /// Writes a table file that any store can ingest: [`Db::ingest`](crate::Db::ingest). Stores, and
 /// programs without one, can write many at once.
 ///
+/// The index of the file is in memory until the file is finished: some 7 MiB for each GiB of
+/// entries with 16-byte keys in blocks of 4 KiB, and up to twice that while it grows. So write
+/// several files of a few GiB rather than a very large one.
+///
 /// A file that is not [finished](Self::finish) is removed when the writer is dropped. A writer that
 /// a forked child inherits does nothing: see [`Db`](crate::Db).
 ///

@@ -74,10 +74,14 @@ impl Db {
         self.engine().statistics.background_trace.begin(trace);
     }
 
-    /// Writes [`Db::openmetrics`] to the file at `path` now and then at this interval, in a thread
-    /// of its own, until the returned value is dropped or the store is closed. Each time the file
-    /// is replaced as a whole, by way of `path` with `.tmp` appended, so a reader never sees a
-    /// part. For other processes: `trommel top`, and collectors that read files.
+    /// Writes [`Db::openmetrics`], with the name `store`, to the file at `path` now and then every
+    /// `period`, in a thread of its own, until the returned value is dropped or the store is
+    /// closed. For other processes: `trommel top`, and collectors that read files. The text
+    /// includes the period, so that a reader can tell when the writer is gone.
+    ///
+    /// Each time the file is replaced as a whole, by way of `path` with `.tmp` appended, so a
+    /// reader never sees a part. If the process is killed meanwhile, that file may stay until the
+    /// next process replaces it.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if `path` is in the store's directory; [`Error::Closed`];
@@ -88,12 +92,17 @@ impl Db {
     /// # let db = trommel::Db::open(dir.path().join("store"), Default::default())?;
     /// use std::time::Duration;
     /// let file = dir.path().join("metrics");
-    /// let published = db.write_metrics(&file, Duration::from_secs(1))?;
+    /// let published = db.write_metrics(&file, "users", Duration::from_secs(1))?;
     /// assert!(std::fs::read_to_string(&file).unwrap().ends_with("# EOF\n"));
     /// assert!(published.last_error().is_none());
     /// # Ok::<(), trommel::Error>(())
     /// ```
-    pub fn write_metrics(&self, path: impl AsRef<Path>, period: Duration) -> Result<MetricsFile> {
+    pub fn write_metrics(
+        &self,
+        path: impl AsRef<Path>,
+        store: &str,
+        period: Duration,
+    ) -> Result<MetricsFile> {
         let engine = self.engine();
         engine.access.check_open()?;
         let (path, files) = (path.as_ref().to_path_buf(), &engine.files);
@@ -104,9 +113,9 @@ impl Db {
             let what = format!("{path} lies in the store's directory {dir}: name another place");
             return Err(Error::option(what));
         }
-        write_file(engine, &path)?;
-        let state =
-            Arc::new(FileState { path, store: engine.own.clone(), error: Mutex::new(None) });
+        let (name, error) = (store.to_owned(), Mutex::new(None));
+        let state = Arc::new(FileState { path, name, period, store: engine.own.clone(), error });
+        state.write_now(engine)?;
         let written = Arc::clone(&state);
         let mut is_first = true;
         let each = move || {
@@ -121,21 +130,27 @@ impl Db {
         Ok(MetricsFile { state, timer: Some(timer), opener: engine.access.opener() })
     }
 
-    /// Publishes what [`Db::openmetrics`] writes through the crate `metrics`, to its current
-    /// recorder, under the same names and with the same labels, and with `labels` in addition, such
-    /// as a name of the store if a process has several. Counters, and the buckets of histograms,
-    /// are counters; all else are gauges. Call it every few seconds. Counters do not fall after
-    /// [`Db::reset_stats`].
+    /// Publishes what [`Db::openmetrics`] returns through the crate `metrics`, to its current
+    /// recorder, under the same names and with the same labels. Call it every few seconds, once the
+    /// recorder is installed, with the same name each time.
+    ///
+    /// Counters grow by what was counted since the last call; they go on when the store is opened
+    /// again, and after [`Db::reset_stats`]. As counters of that crate are integers, times are
+    /// counted in microseconds: `trommel_flush_seconds_total` is `trommel_flush_microseconds_total`
+    /// here, and the sum of a histogram is `trommel_operation_microseconds_sum`. Its buckets and
+    /// its count are counters, too. A gauge of a level or filter that is gone is set to 0, as are
+    /// all when the store is closed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
-    /// db.publish_metrics(&[("store", "users")]);
+    /// db.publish_metrics("users");
     /// # Ok::<(), trommel::Error>(())
     /// ```
     #[cfg(feature = "metrics")]
-    pub fn publish_metrics(&self, labels: &[(&'static str, &str)]) {
-        crate::facade::publish(&self.engine().metric_families(), labels);
+    pub fn publish_metrics(&self, store: &str) {
+        let engine = self.engine();
+        engine.statistics.publisher.publish(&engine.metric_families(None), store);
     }
 }
 
@@ -154,6 +169,9 @@ pub struct MetricsFile {
 #[derive(Debug)]
 struct FileState {
     path: PathBuf,
+    /// The name of the store in the text.
+    name: String,
+    period: Duration,
     store: Weak<Engine>,
     /// The error of the last attempt, if it failed.
     error: Mutex<Option<Error>>,
@@ -164,7 +182,29 @@ impl FileState {
         let Some(engine) = self.store.upgrade().filter(|engine| !engine.access.is_closed()) else {
             return;
         };
-        *lock(&self.error) = write_file(&engine, &self.path).err();
+        *lock(&self.error) = self.write_now(&engine).err();
+    }
+
+    /// Replaces the file by one with the metrics of now.
+    fn write_now(&self, engine: &Engine) -> Result<()> {
+        let (vfs, path) = (&engine.files.vfs, &self.path);
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".tmp");
+        let temporary = PathBuf::from(temporary);
+        // One that a killed process has left.
+        let _ = vfs.remove(&temporary);
+        let mut file = vfs.create(&temporary).map_err(|e| Error::io(&temporary, "creating", e))?;
+        let families = engine.metric_families(Some(self.period));
+        let written = file.append(crate::openmetrics::text(&families, &self.name).as_bytes());
+        drop(file);
+        let written = written.map_err(|error| Error::io(&temporary, "writing", error));
+        let replaced = written.and_then(|()| {
+            vfs.rename(&temporary, path).map_err(|error| Error::io(path, "replacing", error))
+        });
+        if replaced.is_err() {
+            let _ = vfs.remove(&temporary);
+        }
+        replaced
     }
 }
 
@@ -188,22 +228,6 @@ impl Drop for MetricsFile {
     }
 }
 
-/// Replaces the file at `path` by one with the metrics of now.
-fn write_file(engine: &Engine, path: &Path) -> Result<()> {
-    let vfs = &engine.files.vfs;
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    // One that a killed process has left.
-    let _ = vfs.remove(&temporary);
-    let mut file = vfs.create(&temporary).map_err(|e| Error::io(&temporary, "creating", e))?;
-    let text = crate::openmetrics::text(&engine.metric_families());
-    let written = file.append(text.as_bytes());
-    drop(file);
-    written.map_err(|error| Error::io(&temporary, "writing", error))?;
-    vfs.rename(&temporary, path).map_err(|error| Error::io(path, "replacing", error))
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -223,8 +247,8 @@ mod tests {
     }
 
     fn gets(text: &str) -> &str {
-        let line = text.lines().find_map(|line| line.strip_prefix("trommel_gets_total "));
-        line.unwrap()
+        let start = "trommel_gets_total{store=\"it\"} ";
+        text.lines().find_map(|line| line.strip_prefix(start)).unwrap()
     }
 
     /// A reader finds a complete text at any time, and the numbers at the end.
@@ -232,7 +256,7 @@ mod tests {
     fn the_metrics_file_is_always_whole_and_follows_the_store() {
         let vfs = MemoryVfs::new();
         let db = store(&vfs);
-        let file = db.write_metrics("metrics", Duration::ZERO).unwrap();
+        let file = db.write_metrics("metrics", "it", Duration::ZERO).unwrap();
         let end = Instant::now() + Duration::from_secs(30);
         let mut seen = 0;
         while seen < 3000 {
@@ -254,9 +278,9 @@ mod tests {
     fn a_metrics_file_keeps_no_store_open() {
         let vfs = MemoryVfs::new();
         let db = store(&vfs);
-        let inside = db.write_metrics("db/metrics", Duration::from_secs(1));
+        let inside = db.write_metrics("db/metrics", "it", Duration::from_secs(1));
         assert!(matches!(inside, Err(Error::InvalidOption { .. })), "{inside:?}");
-        let file = db.write_metrics("metrics", Duration::from_millis(1)).unwrap();
+        let file = db.write_metrics("metrics", "it", Duration::from_millis(1)).unwrap();
         drop(db);
         store(&vfs).close().unwrap();
         assert!(file.last_error().is_none());

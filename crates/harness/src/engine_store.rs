@@ -362,7 +362,8 @@ impl EngineOpener {
         }
         let publish = |path| {
             db.measure_latencies(true);
-            db.write_metrics(path, METRICS_PERIOD)
+            let name = self.dir.file_name().unwrap_or(self.dir.as_os_str());
+            db.write_metrics(path, &name.to_string_lossy(), METRICS_PERIOD)
         };
         let metrics = self.metrics.as_ref().map(publish).transpose();
         let metrics = metrics.map_err(|error| Error::Store(error.into()))?;

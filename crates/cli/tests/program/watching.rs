@@ -1,6 +1,8 @@
 //! `top`, and what a bench publishes and records of its background work.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -102,4 +104,55 @@ fn a_bench_records_its_background_work_in_a_new_file() {
     let again = program.run(&line);
     assert_eq!((again.code, &*again.out), (Some(1), ""), "{again:?}");
     assert!(again.err.contains("trace.json"), "{}", again.err);
+}
+
+#[test]
+fn a_page_is_not_written_over_a_file_of_the_store() {
+    let program = benched();
+    let current = program.path("db").join("CURRENT");
+    let before = fs::read(&current).unwrap();
+    let ran = top(&program, &format!("--once --html {}", current.display()));
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{ran:?}");
+    assert!(ran.err.contains("name another place"), "{}", ran.err);
+    assert_eq!(fs::read(&current).unwrap(), before);
+    assert!(!program.path("db").join("CURRENT.tmp").exists());
+}
+
+#[test]
+fn a_directory_without_its_flag_is_an_error_that_names_the_flag() {
+    let program = benched();
+    let ran = program.run(&format!("top {}", program.path("db").display()));
+    assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{ran:?}");
+    assert!(ran.err.contains(&format!("'--db {}'", program.path("db").display())), "{}", ran.err);
+}
+
+/// A writer that was killed is reported, and what it did last is not shown as being done.
+#[test]
+fn a_killed_writer_is_reported() {
+    let program = Program::new();
+    let metrics = program.path("metrics");
+    let line = format!("bench --benchmarks=fillrandom --num=5M --metrics={}", metrics.display());
+    let mut writer = program.command_on(&line);
+    let mut writer = writer.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let flags = format!("--once --format=json --metrics {}", metrics.display());
+    while !metrics.exists() {
+        assert!(Instant::now() < end, "no metrics");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let shown = json(&top(&program, &flags));
+    assert!(shown["work"]["memtables"].as_u64().is_some(), "{shown}");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    loop {
+        let shown = json(&top(&program, &flags));
+        let age = shown["store"]["metrics"].as_str().unwrap();
+        if age.starts_with("the writer is gone") {
+            assert!(shown["work"]["memtables"].is_null(), "{shown}");
+            assert!(shown["work"]["running_flushes"].is_null(), "{shown}");
+            break;
+        }
+        assert!(Instant::now() < end, "{shown}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

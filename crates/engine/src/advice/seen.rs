@@ -27,8 +27,9 @@ use trommel_tuning::{Cost, Visited, Visits};
 use crate::counters::Totals;
 use crate::engine::Engine;
 use crate::filter_policy::FilterPolicy;
+use crate::reach::Reach;
+use crate::version::TableFile;
 use crate::version::logical_level;
-use crate::version::{TableFile, Version};
 
 /// Lookups of one sort that must have been counted for the count to be used.
 const ENOUGH: u64 = 1000;
@@ -85,6 +86,7 @@ pub(super) struct Flow {
 impl Seen {
     pub(super) fn of(engine: &Engine) -> Self {
         let (version, totals) = (engine.version(), engine.statistics.counters.totals());
+        let reach = Reach::of(engine, &version);
         let mut levels: Vec<SeenLevel> = Vec::new();
         for (physical, run) in version.levels.iter().enumerate() {
             let level = logical_level(&version, physical).0;
@@ -92,7 +94,7 @@ impl Seen {
                 levels.push(SeenLevel { level, ..SeenLevel::default() });
             }
             let Some(last) = levels.last_mut() else { continue };
-            last.tables.extend(run.iter().map(|file| SeenTable::of(engine, &version, file)));
+            last.tables.extend(run.iter().map(|file| SeenTable::of(engine, &reach, file)));
             last.count(physical, &totals);
         }
         let hits: u64 = levels.iter().map(|level| level.hits).sum();
@@ -260,11 +262,11 @@ impl SeenLevel {
 
 impl SeenTable {
     /// A table that cannot be opened counts as unfiltered.
-    fn of(engine: &Engine, version: &Version, file: &Arc<TableFile>) -> Self {
+    fn of(engine: &Engine, reach: &Reach<'_>, file: &Arc<TableFile>) -> Self {
         let reader = engine.files.tables.reader(file);
         let facts = reader.map_or(FilterFacts::NONE, |table| table.filters().facts());
         let (keys, valued_keys) = (file.keys, file.valued_keys());
-        Self { keys, valued_keys, reach: engine.reach(version, file), facts }
+        Self { keys, valued_keys, reach: reach.share(file), facts }
     }
 
     /// Its filter, if it is built in.

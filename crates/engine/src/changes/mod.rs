@@ -272,7 +272,7 @@ impl Changes {
             return Ok(false);
         }
         // Read after `visible`, so that the catalog is known before keys with headers are read.
-        let plain_to = self.store.plain_to()?;
+        let plain_to = self.store.plain_to(visible)?;
         let mut found = Vec::new();
         // Batches found before an error are yielded first.
         self.failure = match self.reader.read(engine, visible, &mut found) {

@@ -125,6 +125,7 @@ impl BatchReader {
         // The log after the current one. If it existed before the current one was read to its end,
         // the current one is complete.
         let mut next = None;
+        let mut room = MOST_BYTES;
         while self.seqno < visible {
             if self.tail.is_none() {
                 let logs = PresentLogs::of(engine)?;
@@ -133,7 +134,7 @@ impl BatchReader {
             let Some(number) = self.tail.as_ref().map(LogTail::number) else {
                 return Ok(ReadEnd::Gap { oldest: visible + 1 });
             };
-            let stop = retried(|| self.read_log(engine, visible, found)).1?;
+            let stop = retried(|| self.read_log(engine, visible, &mut room, found)).1?;
             match (stop, next.take()) {
                 (LogStop::Call(end), _) => return Ok(end),
                 (LogStop::End, Some(tail)) => self.tail = Some(tail),
@@ -170,16 +171,16 @@ impl BatchReader {
         Ok(oldest.map(|number| logs.tail(engine, number)))
     }
 
-    /// Reads the current log on.
+    /// Reads the current log on, for as long as there is room for batches.
     fn read_log(
         &mut self,
         engine: &Engine,
         visible: SeqNo,
+        room: &mut usize,
         found: &mut Vec<FoundBatch>,
     ) -> Result<LogStop> {
         let Some(tail) = &mut self.tail else { return Ok(LogStop::Gone) };
         let (path, mut stop) = (tail.path().to_path_buf(), LogStop::End);
-        let mut room = MOST_BYTES;
         let seqno = &mut self.seqno;
         let read = tail.read(&*engine.files.vfs, &mut |record| {
             let operations = count(&record).ok_or_else(|| no_batch(&path, record.offset))?;
@@ -192,7 +193,7 @@ impl BatchReader {
                 return Ok(TakenRecord::Left);
             }
             let (first_seqno, encoded) = (record.first_seqno, record.payload.to_vec());
-            room = room.saturating_sub(encoded.len());
+            *room = room.saturating_sub(encoded.len());
             found.push(FoundBatch { first_seqno, last_seqno, encoded });
             *seqno = last_seqno;
             if last_seqno >= visible {
@@ -200,7 +201,7 @@ impl BatchReader {
                 stop = LogStop::Call(ReadEnd::CaughtUp);
                 return Ok(TakenRecord::Last);
             }
-            if room == 0 {
+            if *room == 0 {
                 stop = LogStop::Call(ReadEnd::Enough);
                 return Ok(TakenRecord::Last);
             }
@@ -214,7 +215,11 @@ impl BatchReader {
                 let archived = archived_log_path(&engine.files.dir, tail.number());
                 let was_archived = path == archived;
                 tail.rename(archived);
-                if was_archived { Ok(LogStop::Gone) } else { self.read_log(engine, visible, found) }
+                if was_archived {
+                    Ok(LogStop::Gone)
+                } else {
+                    self.read_log(engine, visible, room, found)
+                }
             }
             Err(error) => Err(error),
         }

@@ -159,14 +159,18 @@ impl Handle {
     }
 
     /// The newest sequence number at which the default keyspace is stored as it is; `None` if it
-    /// still is.
-    pub(crate) fn plain_to(self: &Arc<Self>) -> Result<Option<SeqNo>> {
+    /// still is. The caller is about to read the writes up to `visible`.
+    pub(crate) fn plain_to(self: &Arc<Self>, visible: SeqNo) -> Result<Option<SeqNo>> {
         if self.engine.version().catalog_salt.is_none() {
             return Ok(None);
         }
         if self.engine.options.load().opening.follows {
-            // The owner may have changed it since the last catch-up, which shows its writes first.
-            self.follow_catalog()?;
+            // The owner may have changed it since it was read: a catch-up shows its writes first.
+            let mut catalog = self.engine.options.keyspaces.catalog();
+            if catalog.known_to < visible {
+                catalog.is_loaded = false;
+                catalog.known_to = visible;
+            }
         }
         Ok(self.catalog()?.header.map(|header| header.plain_to))
     }

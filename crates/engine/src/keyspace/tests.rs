@@ -526,3 +526,50 @@ fn ten_thousand_keyspaces_take_little() {
     }
     assert_eq!(db.list_keyspaces().unwrap().len(), 0);
 }
+
+/// The time of a write is that of the whole call, whatever its form: waiting for a keyspace that
+/// another thread drops is in it. Regression: in that of a commit only.
+#[test]
+fn the_time_of_a_write_is_that_of_the_call() {
+    let (_, db) = new_store();
+    let keyspace = keyspace(&db, "some");
+    let commit = || {
+        let transaction = db.begin();
+        transaction.keyspace(&keyspace).unwrap().put("a", "1").unwrap();
+        transaction.commit().unwrap();
+    };
+    let batch = || {
+        let mut batch = WriteBatch::new();
+        batch.keyspace(&keyspace).put("a", "1");
+        db.write(batch).unwrap();
+    };
+    let forms: [(&str, &dyn Fn()); 6] = [
+        ("put", &|| _ = keyspace.put("a", "1").unwrap()),
+        ("delete", &|| _ = keyspace.delete("a").unwrap()),
+        ("delete_range", &|| _ = keyspace.delete_range("a".."b").unwrap()),
+        ("insert_if_absent", &|| _ = keyspace.insert_if_absent("a", "1").unwrap()),
+        ("batch", &batch),
+        ("commit", &commit),
+    ];
+    db.measure_latencies(true);
+    for (form, act) in forms {
+        db.reset_stats();
+        // Enough for one to be in the sample.
+        for _ in 0..4 * crate::LATENCY_SAMPLE {
+            let (held, is_held) = std::sync::mpsc::channel();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let alone = crate::sync::write_lock(&keyspace.state.gate);
+                    held.send(()).unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                    drop(alone);
+                });
+                is_held.recv().unwrap();
+                act();
+            });
+        }
+        let write = &db.latencies()[crate::TimedOperation::Write as usize];
+        let mean = write.total / u32::try_from(write.count).unwrap();
+        assert!(mean > Duration::from_micros(500), "{form}: {mean:?} of {}", write.count);
+    }
+}

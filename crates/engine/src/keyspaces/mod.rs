@@ -67,6 +67,9 @@ pub(crate) struct Keyspaces {
 pub(crate) struct Catalog {
     /// Whether it was read since the store was opened.
     pub(crate) is_loaded: bool,
+    /// In a follower, all writes up to this sequence number that a feed was about to read were
+    /// visible when it was read.
+    pub(crate) known_to: SeqNo,
     /// Its first entry; `None` if there is no catalog yet.
     pub(crate) header: Option<CatalogHeader>,
     /// The keyspaces by name.

@@ -596,6 +596,9 @@ impl Transaction {
 
     fn commit_state(&self, state: TransactionState, options: WriteOptions) -> Result<SeqNo> {
         let engine = &self.store().engine;
+        if engine.statistics.latencies.samples() {
+            return engine.timed_write(|| self.commit_state(state, options));
+        }
         let _entered = engine.enter_all(state.keyspaces.iter().map(|keyspace| &**keyspace))?;
         // Once the keys are mapped, they stay so.
         let may_change = state.depends_on_store && self.default == Space::Plain;

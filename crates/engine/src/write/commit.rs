@@ -9,7 +9,6 @@ use crate::batch::Batch;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
-use crate::latencies::TimedOperation;
 use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
@@ -29,9 +28,6 @@ impl Engine {
     /// Writes a batch atomically. Returns the sequence number of its last operation; for an empty
     /// batch, the newest one visible to reads.
     pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
-        if self.statistics.latencies.samples() {
-            return self.write_timed(batch, options);
-        }
         // The queue must not be touched in a forked child; all else is checked by the leader.
         self.access.opener().check()?;
         let sync = self.wants_sync(options);
@@ -52,13 +48,6 @@ impl Engine {
             self.sync_without_log()?;
         }
         Ok(seqno)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn write_timed(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
-        let write = || self.write(batch, options);
-        self.statistics.latencies.timed(TimedOperation::Write, write)
     }
 
     /// Commits a batch in its turn.

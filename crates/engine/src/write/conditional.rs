@@ -28,7 +28,6 @@ use crate::conflict::{Conflict, Expected};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::expiry::Horizons;
-use crate::latencies::TimedOperation;
 use crate::options::WriteOptions;
 use crate::ranges::{RangeSet, Readers};
 use crate::read::Change;
@@ -45,11 +44,6 @@ impl Engine {
         since: Option<Since>,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let latencies = &self.statistics.latencies;
-        if latencies.samples() {
-            let write = || self.write_if(batch, conditions, since, options);
-            return latencies.timed(TimedOperation::Write, write);
-        }
         self.access.opener().check()?;
         self.access.check_writable()?;
         let since = match since {

@@ -14,11 +14,20 @@ use crate::bounds::Bounds;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::keyspaces::{KeyspaceState, Part};
+use crate::latencies::TimedOperation;
 use crate::options::WriteOptions;
 use crate::space::{CATALOG_ID, KeyBuffer, Space, id_of, is_marked};
 use crate::sync::RwLockReadGuard;
 
 impl Engine {
+    /// Counts the time of a write that is in the sample: that of the whole call, from before its
+    /// keyspaces are entered until it is visible.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn timed_write<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.statistics.latencies.timed(TimedOperation::Write, write)
+    }
+
     /// Writes one operation on a key of this part.
     #[inline]
     pub(crate) fn write_in(
@@ -29,6 +38,9 @@ impl Engine {
         value: &[u8],
         options: WriteOptions,
     ) -> Result<SeqNo> {
+        if self.statistics.latencies.samples() {
+            return self.timed_write(|| self.write_in(part, kind, key, value, options));
+        }
         match part {
             Part::Default if !is_marked(key) => {
                 if kind == OpKind::Merge {
@@ -65,6 +77,9 @@ impl Engine {
         bounds: Bounds,
         options: WriteOptions,
     ) -> Result<SeqNo> {
+        if self.statistics.latencies.samples() {
+            return self.timed_write(|| self.delete_range_in(part, bounds, options));
+        }
         let (_entered, space) = self.enter(part)?;
         let mut batch = WriteBatch::new();
         batch.push_physical_range(&space.bounds(bounds));
@@ -95,6 +110,9 @@ impl Engine {
         new: Option<&[u8]>,
         options: WriteOptions,
     ) -> Result<bool> {
+        if self.statistics.latencies.samples() {
+            return self.timed_write(|| self.compare_and_set_in(part, key, expected, new, options));
+        }
         let (_entered, space) = match part {
             Part::Default if !is_marked(key) => (None, Space::Plain),
             _ => self.enter(part)?,
@@ -115,6 +133,9 @@ impl Engine {
 
     /// Writes a batch, whatever keyspaces it is on.
     pub(crate) fn write_batch(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo> {
+        if self.statistics.latencies.samples() {
+            return self.timed_write(|| self.write_batch(batch, options));
+        }
         if !batch.is_plain() {
             return self.write_batch_mapped(batch, options);
         }

@@ -1,10 +1,11 @@
 //! What `top` shows at one moment: records and lists of values, for every form of output.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use trommel::{FilterLevel, FilterReport, Stats, TimedOperation};
+use trommel::{Stats, TimedOperation};
 use trommel_lab::report::live::{LiveCell, LiveTable};
 
 use super::{Metrics, Published};
@@ -20,9 +21,29 @@ pub(super) struct Watched {
     pub(super) is_closed: bool,
     /// As a follower, or the owner, sees it.
     pub(super) stats: Stats,
-    pub(super) filters: FilterReport,
     /// What the writer counts, or why it is not known.
     pub(super) published: Result<Published, String>,
+}
+
+/// The state of the writer, as far as it can be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// It may be at work.
+    Open,
+    /// It has closed the store: its last metrics are those of the end.
+    Closed,
+    /// It should have published metrics, and did not: it was killed, or hangs.
+    Gone,
+}
+
+impl Watched {
+    fn writer(&self) -> Writer {
+        match &self.published {
+            _ if self.is_closed => Writer::Closed,
+            Ok(published) if published.is_overdue() => Writer::Gone,
+            _ => Writer::Open,
+        }
+    }
 }
 
 /// One part of a frame.
@@ -38,9 +59,10 @@ impl Frame {
     /// The frame of `now`, with rates since `before`; those of the writer's counters since `older`,
     /// which it published before.
     pub(super) fn of(now: &Watched, before: Option<&Watched>, older: Option<&Published>) -> Self {
-        let mut parts = vec![store(now, before), levels(now), filters(now)];
+        let mut parts = vec![store(now, before), levels(now)];
         if let Ok(published) = &now.published {
-            let counters = Growth::of(published, older);
+            parts.push(filters(&published.metrics));
+            let counters = Growth::of(published, older, now.writer());
             parts.push(counters.work());
             parts.push(counters.stalls());
             parts.extend(latencies(&published.metrics));
@@ -98,7 +120,14 @@ fn store(now: &Watched, before: Option<&Watched>) -> Part {
     });
     let levels = &now.stats.levels;
     let metrics = match &now.published {
-        Ok(published) => format!("{:.1} s old", published.age.as_secs_f64()),
+        Ok(published) => {
+            let writer = match now.writer() {
+                Writer::Open => "",
+                Writer::Closed => "the writer has closed the store: ",
+                Writer::Gone => "the writer is gone, or hangs: ",
+            };
+            format!("{writer}{:.1} s old", published.age.as_secs_f64())
+        }
         Err(why) => why.clone(),
     };
     Part::Record(
@@ -117,8 +146,15 @@ fn store(now: &Watched, before: Option<&Watched>) -> Part {
 }
 
 fn levels(now: &Watched) -> Part {
-    let columns =
-        vec!["level", "tables", "file_bytes", "entries", "deletions", "keys", "filter_bytes"];
+    let columns = vec![
+        "level",
+        "tables",
+        "file_bytes",
+        "entries",
+        "deletions",
+        "keys",
+        "filter_bits_per_key",
+    ];
     let rows = now.stats.levels.iter().map(|level| {
         vec![
             Value::level(level.level),
@@ -127,43 +163,53 @@ fn levels(now: &Watched) -> Part {
             Value::Count(level.entries),
             Value::Count(level.deletions),
             Value::Count(level.keys),
-            Value::Size(level.filter_bytes),
+            Value::Float(level.filter_bytes as f64 * 8.0 / level.keys.max(1) as f64),
         ]
     });
     Part::List("levels", columns, rows.collect())
 }
 
-/// The filters of the tables, with what the writer has counted.
-fn filters(now: &Watched) -> Part {
+/// The filters that lookups have probed, as the writer counts them.
+fn filters(metrics: &Metrics) -> Part {
+    const COUNTS: [&str; 5] = [
+        "filter_probes_total",
+        "filter_negatives_total",
+        "filter_false_positives_total",
+        "filter_expected_false_positives_total",
+        "filter_false_positive_keys",
+    ];
+    let mut sums: BTreeMap<(usize, &str), [f64; COUNTS.len()]> = BTreeMap::new();
+    for (level, kind) in metrics.filters() {
+        let sum = sums.entry((metrics.reported_level(level), kind)).or_default();
+        for (sum, name) in sum.iter_mut().zip(COUNTS) {
+            let sample = format!("{name}{{level=\"{level}\",kind=\"{kind}\"}}");
+            *sum += metrics.get(&sample).unwrap_or(0.0);
+        }
+    }
+    let row = |((level, kind), [probes, negatives, passed, expected, keys]): (_, [f64; 5])| {
+        let absent = negatives + passed;
+        let rate = |count: f64| Value::from((absent > 0.0).then(|| count / absent));
+        vec![
+            Value::level(level),
+            Value::Text(kind),
+            Value::Count(probes as u64),
+            Value::Count(passed as u64),
+            Value::Count(keys as u64),
+            rate(passed),
+            rate(expected),
+        ]
+    };
     let columns = vec![
         "level",
         "filter",
-        "tables",
-        "bits_stored",
         "probes",
         "false_positives",
         "distinct_keys",
         "measured_rate",
         "expected_rate",
     ];
-    let metrics = now.published.as_ref().ok().map(|published| &published.metrics);
-    let row = |row: &FilterLevel| {
-        let (level, kind) = (row.level, row.kind);
-        let of = |name: &str| metrics?.get(&format!("{name}{{level=\"{level}\",kind=\"{kind}\"}}"));
-        let count = |name: &str| Value::from(of(name).map(|count| Value::Count(count as u64)));
-        vec![
-            Value::level(level),
-            kind.name().into(),
-            Value::Count(row.tables),
-            Value::Float(row.bits_stored),
-            count("filter_probes_total"),
-            count("filter_false_positives_total"),
-            count("filter_false_positive_keys"),
-            of("filter_measured_rate").into(),
-            of("filter_expected_rate").into(),
-        ]
-    };
-    Part::List("filters", columns, now.filters.levels.iter().map(row).collect())
+    let rows = sums.into_iter().map(|((level, kind), sums)| row(((level, kind.to_owned()), sums)));
+    Part::List("filters", columns, rows.collect())
 }
 
 /// The writer's counters, and those that it published before.
@@ -172,15 +218,19 @@ struct Growth<'a> {
     before: Option<&'a Metrics>,
     /// From one publication to the other, by the writer's clock.
     seconds: f64,
+    /// Whether the gauges of the last publication are still right.
+    is_current: bool,
 }
 
 impl<'a> Growth<'a> {
-    fn of(now: &'a Published, before: Option<&'a Published>) -> Self {
+    fn of(now: &'a Published, before: Option<&'a Published>, writer: Writer) -> Self {
+        // A writer that is gone does nothing: its last rates are not those of now.
+        let before = before.filter(|_| writer == Writer::Open);
         let passed = before.and_then(|before| now.written.duration_since(before.written).ok());
         let seconds = passed.map_or(0.0, |passed| passed.as_secs_f64());
         // Without time between them there are no rates.
         let before = before.filter(|_| seconds > 0.0).map(|before| &before.metrics);
-        Self { now: &now.metrics, before, seconds }
+        Self { now: &now.metrics, before, seconds, is_current: writer != Writer::Gone }
     }
 
     /// By how much a counter has grown; `None` after a reset.
@@ -193,6 +243,10 @@ impl<'a> Growth<'a> {
         self.growth(sample).map(|growth| growth / self.seconds).into()
     }
 
+    fn byte_rate(&self, sample: &str) -> Value {
+        self.growth(sample).map(|growth| Value::Size((growth / self.seconds) as u64)).into()
+    }
+
     /// The part of `one` in itself and `other`, since the frame before.
     fn part(&self, one: &str, other: &str) -> Value {
         let part = |one: f64, other: f64| (one + other > 0.0).then(|| one / (one + other));
@@ -201,7 +255,8 @@ impl<'a> Growth<'a> {
     }
 
     fn gauge(&self, sample: &str, value: impl Fn(u64) -> Value) -> Value {
-        self.now.get(sample).map(|gauge| value(gauge as u64)).into()
+        let gauge = self.now.get(sample).filter(|_| self.is_current);
+        gauge.map(|gauge| value(gauge as u64)).into()
     }
 
     fn work(&self) -> Part {
@@ -221,8 +276,11 @@ impl<'a> Growth<'a> {
                     self.gauge("running_jobs{kind=\"compaction\"}", Value::Count),
                 ),
                 ("compaction_debt", self.gauge("compaction_debt_bytes", Value::Size)),
-                ("written_by_flushes_per_second", self.rate("flush_bytes_total")),
-                ("written_by_compactions_per_second", self.rate("compaction_written_bytes_total")),
+                ("written_by_flushes_per_second", self.byte_rate("flush_bytes_total")),
+                (
+                    "written_by_compactions_per_second",
+                    self.byte_rate("compaction_written_bytes_total"),
+                ),
                 ("memtables", memory("memtables")),
                 ("block_cache", memory("block-cache")),
                 ("filters", memory("filters")),
@@ -243,7 +301,8 @@ impl<'a> Growth<'a> {
     }
 }
 
-/// Percentiles of the operations that were timed, rounded up to powers of two.
+/// Percentiles of the operations that were timed. Published histograms have buckets up to powers of
+/// two, so these are upper bounds, at most twice as high.
 fn latencies(metrics: &Metrics) -> Option<Part> {
     let row = |operation: TimedOperation| {
         let buckets = metrics.buckets(operation.name());
@@ -261,7 +320,8 @@ fn latencies(metrics: &Metrics) -> Option<Part> {
         ])
     };
     let rows: Vec<_> = TimedOperation::ALL.into_iter().filter_map(row).collect();
-    let columns = vec!["operation", "timed", "micros_p50", "micros_p99", "micros_p999"];
+    let columns =
+        vec!["operation", "timed", "p50_micros_bound", "p99_micros_bound", "p999_micros_bound"];
     (!rows.is_empty()).then_some(Part::List("latencies", columns, rows))
 }
 
@@ -274,12 +334,12 @@ mod tests {
     #[test]
     fn rates_are_those_between_two_publications() {
         let at = |seconds: u64, gets: u64| {
-            let text = format!("trommel_gets_total {gets}\n# EOF\n");
+            let text = format!("trommel_gets_total{{store=\"s\"}} {gets}\n# EOF\n");
             let written = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             Published { written, ..Published::now(&text) }
         };
         let rate = |now: &Published, older: Option<&Published>| {
-            Growth::of(now, older).rate("gets_total").shown()
+            Growth::of(now, older, Writer::Open).rate("gets_total").shown()
         };
         let (first, second) = (at(10, 1000), at(14, 3000));
         assert_eq!(rate(&second, Some(&first)), Value::Float(500.0).shown());
@@ -289,5 +349,25 @@ mod tests {
         for older in [&second, &at(15, 1000), &at(10, 4000)] {
             assert_eq!(rate(&second, Some(older)), none);
         }
+    }
+
+    /// Regression: the last gauges of a killed writer were shown as those of now, and rates of its
+    /// last period.
+    #[test]
+    fn of_a_writer_that_is_gone_only_counts_are_shown() {
+        let text = "trommel_gets_total{store=\"s\"} 7\n\
+                    trommel_compaction_debt_bytes{store=\"s\"} 4096\n# EOF\n";
+        let older = Published::now(text);
+        let now = Published { written: older.written + Duration::from_secs(1), ..older.clone() };
+        let none = Value::Null.shown();
+        let shown = |writer: Writer| {
+            let growth = Growth::of(&now, Some(&older), writer);
+            let debt = growth.gauge("compaction_debt_bytes", Value::Size).shown();
+            (debt, growth.rate("gets_total").shown())
+        };
+        let (debt, zero) = (Value::Size(4096).shown(), Value::Float(0.0).shown());
+        assert_eq!(shown(Writer::Open), (debt.clone(), zero));
+        assert_eq!(shown(Writer::Closed), (debt, none.clone()));
+        assert_eq!(shown(Writer::Gone), (none.clone(), none));
     }
 }

@@ -24,18 +24,21 @@ use crate::failure::Failure;
 use crate::output::OutputArgs;
 use frame::{Frame, Watched};
 use published::{Metrics, Published};
-use screen::Screen;
+use screen::{Request, Screen};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Shows a store at work, anew at each interval, also while another process writes to it: levels, \
 filters measured beside expected, running jobs, the cache, stalls and latencies. q or Ctrl-C ends \
-it. If standard output is not a terminal, one frame is printed.
+it, Ctrl-Z suspends it. If standard output is not a terminal, one frame is printed.
 
 It takes no lock, and reads the levels, files and sequence numbers itself, as a follower. What the \
 writer counts (lookups, filters, cache, stalls, running jobs, latencies) only the writer knows: it \
 is shown if the writer publishes its metrics to a file (`Db::write_metrics`, trommel bench \
---metrics), and --metrics names that file. Rates are those since the frame before. In the shell \
-everything is known.";
+--metrics), and --metrics names that file. Rates are those between its last two publications; the \
+rates of false positives, and percentiles, are those since the store was opened. A percentile is an \
+upper bound: the next power of two nanoseconds. If the writer does not publish for three of its \
+periods and a second, it is gone, or hangs: only what it had counted is shown then, with its age. \
+In the shell everything is known.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -70,7 +73,7 @@ pub(crate) struct TopArgs {
 fn look(source: &LiveStore<'_>, metrics: Option<&Path>) -> Result<Watched, Failure> {
     let db = source.db();
     let (published, is_closed) = match source {
-        LiveStore::Open(db) => (Ok(Published::now(&db.openmetrics())), false),
+        LiveStore::Open(db) => (Ok(Published::now(&db.openmetrics("shell"))), false),
         LiveStore::Followed(follower) => {
             follower.catch_up()?;
             let none = || Err("none: name their file with --metrics".to_owned());
@@ -84,7 +87,6 @@ fn look(source: &LiveStore<'_>, metrics: Option<&Path>) -> Result<Watched, Failu
         id: db.id(),
         is_closed,
         stats: db.stats(),
-        filters: db.filter_report(),
         published,
     })
 }
@@ -95,6 +97,9 @@ pub(crate) fn run(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let source = LiveStore::open(&args.store, session)?;
+    if let Some(file) = &args.html {
+        refuse_inside(source.db().dir(), file)?;
+    }
     let is_live = !args.once && (args.html.is_some() || io::stdout().is_terminal());
     let mut screen = (is_live && args.html.is_none()).then(Screen::open);
     let (mut before, mut older) = (None::<Watched>, None);
@@ -116,7 +121,7 @@ pub(crate) fn run(
                 screen.show(&String::from_utf8_lossy(&text), out)?;
             }
         }
-        if !is_live || wait(args.interval, screen.as_ref(), session)? {
+        if !is_live || wait(args.interval, screen.as_mut(), session)? {
             return Ok(());
         }
         before = Some(watched);
@@ -126,7 +131,7 @@ pub(crate) fn run(
 /// Waits for the next frame. Returns whether the user wants no more.
 fn wait(
     interval: Duration,
-    screen: Option<&Screen>,
+    mut screen: Option<&mut Screen>,
     session: Session<'_>,
 ) -> Result<bool, Failure> {
     /// How long to wait before checking for an interrupt.
@@ -142,15 +147,39 @@ fn wait(
         if left.is_zero() {
             return Ok(false);
         }
-        match screen {
-            Some(screen) if screen.ends_within(left.min(SLICE)) => return Ok(true),
-            Some(_) => {}
-            None => std::thread::sleep(left.min(SLICE)),
+        let Some(screen) = &mut screen else {
+            std::thread::sleep(left.min(SLICE));
+            continue;
+        };
+        match screen.wait(left.min(SLICE)) {
+            Some(Request::Quit) => return Ok(true),
+            Some(Request::Suspend) => {
+                screen.suspend();
+                return Ok(false);
+            }
+            None => {}
         }
     }
 }
 
-/// Replaces the page as a whole, so that a browser never loads a part.
+/// Refuses a page in the directory of the store, where it could replace a file of the store.
+fn refuse_inside(dir: &Path, page: &Path) -> Result<(), Failure> {
+    let above = page.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    let real = |path: &Path| {
+        fs::canonicalize(path)
+            .map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
+    };
+    if real(above)?.starts_with(real(dir)?) {
+        let (page, dir) = (page.display(), dir.display());
+        let what = format!("{page} lies in the store's directory {dir}: name another place");
+        return Err(Failure::Usage(what));
+    }
+    Ok(())
+}
+
+/// Replaces the page as a whole, so that a browser never loads a part. A killed process may leave
+/// its temporary file, which the next one replaces.
 fn write_page(
     file: &Path,
     watched: &Watched,
@@ -163,6 +192,9 @@ fn write_page(
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
     let written = fs::write(&temporary, page).and_then(|()| DiskVfs.rename(&temporary, file));
+    if written.is_err() {
+        let _ = DiskVfs.remove(&temporary);
+    }
     written.map_err(|error| Failure::Other(format!("writing {}: {error}", file.display())))
 }
 

@@ -1,4 +1,5 @@
-//! The terminal of `top`: a screen of its own, which is restored at the end, also after an error.
+//! The terminal of `top`: a screen of its own, which is restored at the end, also after an error,
+//! and while the program is suspended.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,6 +12,26 @@ const END: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 pub(super) struct Screen {
     keys: Option<keys::Keys>,
     has_begun: bool,
+}
+
+/// What a key requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// q, or Ctrl-C.
+    Quit,
+    /// Ctrl-Z.
+    Suspend,
+}
+
+impl Request {
+    /// The request of a key, if it is one of these.
+    fn of(key: u8) -> Option<Self> {
+        match key {
+            b'q' | b'Q' | 0x03 => Some(Self::Quit),
+            0x1a => Some(Self::Suspend),
+            _ => None,
+        }
+    }
 }
 
 impl Screen {
@@ -26,32 +47,78 @@ impl Screen {
             text += BEGIN;
         }
         text += "\x1b[H";
-        let lines: Vec<&str> = frame.lines().take(keys::rows()).collect();
-        text += &lines.join("\x1b[K\n");
+        text += &fitted(frame, keys::rows()).join("\x1b[K\n");
         text += "\x1b[K\x1b[J";
         out.write_all(text.as_bytes())?;
         out.flush()
     }
 
-    /// Waits for this time; returns early, and true, if the user presses q.
-    pub(super) fn ends_within(&self, time: Duration) -> bool {
+    /// Waits for this time, or for a key that requests something.
+    pub(super) fn wait(&self, time: Duration) -> Option<Request> {
         match &self.keys {
-            Some(keys) => keys.ends_within(time),
+            Some(keys) => keys.wait(time),
             None => {
                 std::thread::sleep(time);
-                false
+                None
             }
+        }
+    }
+
+    /// Restores the terminal and suspends the program. Returns once it is continued.
+    pub(super) fn suspend(&mut self) {
+        self.leave();
+        if let Some(keys) = &self.keys {
+            keys.suspend();
+        }
+    }
+
+    /// Returns to the screen that was shown before.
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.has_begun) {
+            let mut out = io::stdout();
+            // If it is closed, there is nothing to restore.
+            let _ = out.write_all(END.as_bytes()).and_then(|()| out.flush());
         }
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if self.has_begun {
-            let mut out = io::stdout();
-            // If it is closed, there is nothing to restore.
-            let _ = out.write_all(END.as_bytes()).and_then(|()| out.flush());
-        }
+        self.leave();
+    }
+}
+
+/// The lines of a frame that fit into `rows`; if some do not, the last line says so.
+fn fitted(frame: &str, rows: usize) -> Vec<String> {
+    let mut lines: Vec<String> = frame.lines().map(str::to_owned).collect();
+    if lines.len() > rows {
+        lines.truncate(rows.saturating_sub(1));
+        let more = frame.lines().count() - lines.len();
+        lines.push(format!("({more} more lines: enlarge the terminal)"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_uses_all_rows_and_says_what_is_missing() {
+        let frame = (0..40).map(|line| format!("line {line}\n")).collect::<String>();
+        assert_eq!(fitted(&frame, 40), frame.lines().collect::<Vec<_>>());
+        assert_eq!(fitted(&frame, 50).len(), 40);
+        let cut = fitted(&frame, 24);
+        assert_eq!((cut.len(), &*cut[22]), (24, "line 22"));
+        assert!(cut[23].starts_with("(17 more lines"), "{}", cut[23]);
+    }
+
+    /// Regression: Ctrl-C and Ctrl-Z were signals, which end or stop a program as it is.
+    #[test]
+    fn keys_that_are_signals_elsewhere_are_requests() {
+        let requests = [b'q', 0x03, 0x1a, b'x'].map(Request::of);
+        let (quit, suspend) = (Some(Request::Quit), Some(Request::Suspend));
+        assert_eq!(requests, [quit, quit, suspend, None]);
     }
 }
 
@@ -61,9 +128,12 @@ mod keys {
     use std::time::Duration;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Signal, kill_current_process_group};
     use rustix::termios::{
         LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr,
     };
+
+    use super::Request;
 
     /// Lines of a terminal that does not say how many it has.
     const ROWS: usize = 24;
@@ -77,9 +147,11 @@ mod keys {
             .unwrap_or(ROWS)
     }
 
-    /// Standard input, of which each key is read as it is pressed, and not echoed.
+    /// Standard input, of which each key is read as it is pressed, and not echoed. Ctrl-C and
+    /// Ctrl-Z are keys: as signals they would leave the terminal as it is.
     pub(super) struct Keys {
         before: Termios,
+        now: Termios,
     }
 
     impl Keys {
@@ -91,31 +163,42 @@ mod keys {
             }
             let before = tcgetattr(&input).ok()?;
             let mut now = before.clone();
-            // An interrupt stays one.
-            now.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-            tcsetattr(&input, OptionalActions::Now, &now).ok()?;
-            Some(Self { before })
+            now.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+            set(&now)?;
+            Some(Self { before, now })
         }
 
-        pub(super) fn ends_within(&self, time: Duration) -> bool {
+        pub(super) fn wait(&self, time: Duration) -> Option<Request> {
             let input = io::stdin();
             let mut waited = [PollFd::new(&input, PollFlags::IN)];
             let time = Timespec::try_from(time).ok();
             // A signal ends the wait early.
             if !matches!(poll(&mut waited, time.as_ref()), Ok(ready) if ready > 0) {
-                return false;
+                return None;
             }
             let mut keys = [0; 16];
             match rustix::io::read(&input, &mut keys) {
-                Ok(0) | Err(_) => true,
-                Ok(read) => keys[..read].iter().any(|key| matches!(key, b'q' | b'Q')),
+                Ok(0) | Err(_) => Some(Request::Quit),
+                Ok(read) => keys[..read].iter().find_map(|key| Request::of(*key)),
             }
         }
+
+        /// Stops the process, and those of its pipeline, as Ctrl-Z does.
+        pub(super) fn suspend(&self) {
+            set(&self.before);
+            let _ = kill_current_process_group(Signal::TSTP);
+            set(&self.now);
+        }
+    }
+
+    /// Sets the modes of the terminal.
+    fn set(modes: &Termios) -> Option<()> {
+        tcsetattr(io::stdin(), OptionalActions::Now, modes).ok()
     }
 
     impl Drop for Keys {
         fn drop(&mut self) {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+            set(&self.before);
         }
     }
 }
@@ -123,6 +206,8 @@ mod keys {
 #[cfg(not(unix))]
 mod keys {
     use std::time::Duration;
+
+    use super::Request;
 
     /// Lines that any terminal has.
     pub(super) fn rows() -> usize {
@@ -137,8 +222,10 @@ mod keys {
             None
         }
 
-        pub(super) fn ends_within(&self, _: Duration) -> bool {
-            false
+        pub(super) fn wait(&self, _: Duration) -> Option<Request> {
+            None
         }
+
+        pub(super) fn suspend(&self) {}
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -20,6 +20,7 @@ const FILES: [&str; 14] = [
     "expiry.toml",
     "transactions.toml",
     "tables.toml",
+    "range_filters.toml",
     "memtable.toml",
     "keyspaces.toml",
     "merges.toml",

@@ -155,6 +155,7 @@ impl Engine {
             scans: ScanStats {
                 block_reads: totals.scan_block_reads,
                 cache_hits: totals.scan_cache_hits,
+                blocks_skipped: totals.ranges.iter().map(|cell| cell.negatives).sum(),
                 entries_skipped: totals.scan_skipped,
                 reseeks: totals.scan_reseeks,
             },
@@ -357,6 +358,7 @@ mod tests {
             "cache_hits",
             "scan_block_reads",
             "scan_cache_hits",
+            "scan_blocks_skipped",
             "scan_entries_skipped",
             "scan_reseeks",
             "prefix_checked",

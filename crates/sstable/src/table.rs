@@ -24,7 +24,9 @@ use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
-use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
+use crate::{
+    BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, ScanRange, TableCursor,
+};
 
 /// Bytes that opening reads first, from the end of the file.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -302,6 +304,18 @@ impl Table {
     #[inline]
     pub fn cursor(&self, options: ScanOptions) -> TableCursor {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
+    }
+
+    /// A cursor for a scan within `range`. If the table has a filter for ranges, the cursor skips
+    /// blocks that hold nothing of it: it yields all entries of the range, and an arbitrary part of
+    /// the others. A search must begin in the range, and a movement to the first or last entry may
+    /// be one to that of the range.
+    pub fn cursor_within(&self, options: ScanOptions, range: &Arc<dyn ScanRange>) -> TableCursor {
+        let cursor = self.cursor(options);
+        match self.filters.ranges() {
+            Some(ranges) => cursor.gated(ranges, range),
+            None => cursor,
+        }
     }
 
     /// Approximate bytes of data blocks before `key`. Reads an index leaf that is not in memory; if

@@ -21,8 +21,8 @@
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
-use trommel_sstable::{FilterFacts, FilterLabel};
-use trommel_tuning::{Cost, Visited, Visits};
+use trommel_sstable::{FilterFacts, FilterLabel, Filters};
+use trommel_tuning::{Cost, RangeDemand, Visited, Visits};
 
 use crate::counters::Totals;
 use crate::engine::Engine;
@@ -46,6 +46,10 @@ pub(super) struct Seen {
     pub(super) spares_last: bool,
     /// The policy, if it is a budget, which chooses by itself.
     pub(super) budget: Option<FilterPolicy>,
+    /// The policy.
+    pub(super) policy: FilterPolicy,
+    /// Scans of ranges that found nothing.
+    pub(super) empty_scans: u64,
 }
 
 /// A level and its counters.
@@ -55,6 +59,8 @@ pub(super) struct SeenLevel {
     pub(super) tables: Vec<SeenTable>,
     absent: u64,
     hits: u64,
+    /// Blocks that held nothing of a scan's range, read or skipped.
+    empty_blocks: u64,
 }
 
 /// A table with its filter.
@@ -67,6 +73,8 @@ pub(super) struct SeenTable {
     /// like existing ones.
     reach: f64,
     facts: FilterFacts,
+    /// Bytes of its filter for ranges.
+    range_bytes: u64,
 }
 
 /// What one lookup does on a level.
@@ -101,7 +109,9 @@ impl Seen {
         let options = engine.options.load();
         let spares_last = !options.filtering.filters_on_last_level;
         let budget = options.filters.budget().map(|_| options.filters.clone());
-        Self { levels, lookups: missing + hits, missing, spares_last, budget }.without_empty()
+        let (policy, empty_scans) = (options.filters.clone(), totals.empty_scans);
+        let lookups = missing + hits;
+        Self { levels, lookups, missing, spares_last, budget, policy, empty_scans }.without_empty()
     }
 
     /// Levels without keys need no advice; their hits were of keys that have moved to other levels.
@@ -149,6 +159,7 @@ impl SeenLevel {
             self.absent += cell.negatives + cell.false_positives;
             self.hits += cell.true_positives;
         }
+        self.empty_blocks += totals.empty_blocks[physical];
     }
 
     /// Keys of its tables.
@@ -164,6 +175,17 @@ impl SeenLevel {
     /// Bytes of its filters.
     pub(super) fn filter_bytes(&self) -> u64 {
         self.tables.iter().map(SeenTable::filter_bytes).sum()
+    }
+
+    /// Bytes of its filters for ranges.
+    pub(super) fn range_bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.range_bytes).sum()
+    }
+
+    /// What empty scans do here, for each of `lookups` lookups.
+    pub(super) fn range_demand(&self, lookups: u64) -> RangeDemand {
+        let blocks = self.empty_blocks as f64 / lookups.max(1) as f64;
+        RangeDemand { level: self.level, keys: self.keys(), blocks }
     }
 
     /// Tables that one of the `passing` lookups, which find nothing here, reaches.
@@ -262,9 +284,11 @@ impl SeenTable {
     /// A table that cannot be opened counts as unfiltered.
     fn of(engine: &Engine, version: &Version, file: &Arc<TableFile>) -> Self {
         let reader = engine.files.tables.reader(file);
-        let facts = reader.map_or(FilterFacts::NONE, |table| table.filters().facts());
+        let filters = reader.as_ref().ok().map(|table| table.filters());
+        let facts = filters.map_or(FilterFacts::NONE, Filters::facts);
+        let range_bytes = filters.map_or(0, |filters| filters.range_facts().bytes);
         let (keys, valued_keys) = (file.keys, file.valued_keys());
-        Self { keys, valued_keys, reach: engine.reach(version, file), facts }
+        Self { keys, valued_keys, reach: engine.reach(version, file), facts, range_bytes }
     }
 
     /// Its filter, if it is built in.

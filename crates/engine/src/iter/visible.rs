@@ -196,6 +196,28 @@ impl VisibleCursor {
         }
     }
 
+    /// Counts a scan of a range with an end that has found nothing with its first movement, unless
+    /// it has passed deleted entries: with those, its blocks hold something of the range.
+    #[cold]
+    pub(crate) fn count_empty(&self) {
+        if self.bounds.to.is_none() || self.skipped + self.merge.skipped_in_visits() > 0 {
+            return;
+        }
+        self.store.engine.statistics.counters.with(|shard| {
+            shard.empty_scans.add(1);
+            for (level, blocks) in shard.empty_blocks.iter().enumerate() {
+                blocks.add(self.gap.gate().map_or(0, |gate| gate.skipped_blocks(level)));
+            }
+            for source in self.merge.sources() {
+                let read = source.read_stats();
+                if let Some(blocks) = source.level().and_then(|level| shard.empty_blocks.get(level))
+                {
+                    blocks.add(read.block_reads + read.cache_hits);
+                }
+            }
+        });
+    }
+
     /// Moves off the end.
     pub(crate) fn leave(&mut self) {
         self.position = Position::OffEnd;

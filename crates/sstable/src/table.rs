@@ -306,15 +306,14 @@ impl Table {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
     }
 
-    /// A cursor for a scan within `range`. If the table has a filter for ranges, the cursor skips
-    /// blocks that hold nothing of it: it yields all entries of the range, and an arbitrary part of
+    /// If the table has a filter for ranges, lets `cursor`, which was not moved yet, skip blocks
+    /// that hold nothing of `range`: it yields all entries of the range, and an arbitrary part of
     /// the others. A search must begin in the range, and a movement to the first or last entry may
     /// be one to that of the range.
-    pub fn cursor_within(&self, options: ScanOptions, range: &Arc<dyn ScanRange>) -> TableCursor {
-        let cursor = self.cursor(options);
-        match self.filters.ranges() {
-            Some(ranges) => cursor.gated(ranges, range),
-            None => cursor,
+    #[cold]
+    pub fn gate(&self, cursor: &mut TableCursor, range: Arc<dyn ScanRange>) {
+        if let Some(ranges) = self.filters.ranges() {
+            cursor.skip_blocks(ranges, range);
         }
     }
 

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trommel_base::SeqNo;
 use trommel_filter::HashSeed;
-use trommel_sstable::{ScanRange, Verdict};
+use trommel_sstable::{ScanRange, TableCursor, Verdict};
 
 use crate::bounds::{Bounds, SharedBounds};
 use crate::engine::Engine;
@@ -40,10 +40,8 @@ pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
     probe: Probe,
-    /// Whether cursors query filters for ranges.
-    by_block: bool,
-    /// Blocks that they have skipped on each level.
-    skipped_blocks: [AtomicU64; LEVELS],
+    /// Blocks that were skipped on each level, if cursors query filters for ranges.
+    skipped_blocks: Option<Box<[AtomicU64; LEVELS]>>,
     has_skipped: AtomicBool,
 }
 
@@ -66,7 +64,9 @@ struct RangePrefix {
 
 impl RangeGate {
     /// The gate of a scan over `bounds`; `None` if no table and no block can be skipped.
+    #[inline]
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
+        let by_block = engine.files.tables.have_ranges() && !bounds.are_all();
         let probe = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
                 let prefix = one_prefix(bounds, &extractor, engine.files.hash_seed);
@@ -75,34 +75,40 @@ impl RangeGate {
             None if bounds.from.is_empty() => Probe::Never,
             None => Probe::Stored,
         };
-        let by_block = engine.files.tables.have_ranges() && !bounds.are_all();
-        if matches!(probe, Probe::Never) && !by_block {
-            return None;
-        }
-        Some(Arc::new(Self {
+        let is_needed = by_block || !matches!(probe, Probe::Never);
+        is_needed.then(|| Self::made(engine, bounds, probe, by_block))
+    }
+
+    #[inline(never)]
+    fn made(
+        engine: &Arc<Engine>,
+        bounds: &SharedBounds,
+        probe: Probe,
+        by_block: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             engine: Arc::clone(engine),
             bounds: bounds.clone(),
             probe,
-            by_block,
-            skipped_blocks: Default::default(),
+            skipped_blocks: by_block.then(Box::default),
             has_skipped: AtomicBool::new(false),
-        }))
+        })
     }
 
-    /// Whether prefix filters are probed.
-    pub(crate) fn probes_prefixes(&self) -> bool {
-        !matches!(self.probe, Probe::Never)
-    }
-
-    /// The range for cursors over tables of `level`, if they query filters for it.
-    pub(crate) fn range_of(self: &Arc<Self>, level: usize) -> Option<Arc<dyn ScanRange>> {
-        let gate = Arc::clone(self);
-        self.by_block.then(|| Arc::new(LevelRange { gate, level }) as Arc<dyn ScanRange>)
+    /// Whether `table` has filters that the scan queries.
+    pub(crate) fn concerns(&self, table: &Reader) -> bool {
+        let filters = table.filters();
+        !matches!(self.probe, Probe::Never) && filters.prefixes_part().is_some()
+            || self.skipped_blocks.is_some() && filters.have_ranges()
     }
 
     /// Blocks that filters for ranges have made the scan skip on `level`.
     pub(super) fn skipped_blocks(&self, level: usize) -> u64 {
-        self.skipped_blocks.get(level).map_or(0, |blocks| blocks.load(Ordering::Relaxed))
+        self.skipped_on(level).map_or(0, |blocks| blocks.load(Ordering::Relaxed))
+    }
+
+    fn skipped_on(&self, level: usize) -> Option<&AtomicU64> {
+        self.skipped_blocks.as_ref()?.get(level)
     }
 
     /// Whether a table was skipped. (Skipped blocks are no reason to mistrust a scan: users have no
@@ -165,7 +171,7 @@ impl ScanRange for LevelRange {
     }
 
     fn skipped(&self, expected: f64) {
-        if let Some(blocks) = self.gate.skipped_blocks.get(self.level) {
+        if let Some(blocks) = self.gate.skipped_on(self.level) {
             blocks.fetch_add(1, Ordering::Relaxed);
         }
         self.gate.engine.statistics.counters.with(|shard| {
@@ -222,6 +228,14 @@ impl TableGate {
             level,
             answers: vec![TableAnswer::None; tables],
             refused: Vec::new(),
+        }
+    }
+
+    /// Lets a cursor over `table` skip blocks that hold nothing of the range.
+    pub(crate) fn limit(&self, table: &Reader, cursor: &mut TableCursor) {
+        if self.range.skipped_blocks.is_some() {
+            let range = LevelRange { gate: Arc::clone(&self.range), level: self.level };
+            table.gate(cursor, Arc::new(range));
         }
     }
 

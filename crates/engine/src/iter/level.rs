@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trommel_base::{
     Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
 };
-use trommel_sstable::{ReadStats, ScanOptions, ScanRange, TableCursor};
+use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
 use crate::error::{Error, Result};
@@ -98,8 +98,6 @@ pub(crate) struct LevelCursor {
     cache: Arc<TableCache>,
     scan: ScanOptions,
     gate: Option<TableGate>,
-    /// The range of the scan, if tables may be queried for it.
-    range: Option<Arc<dyn ScanRange>>,
     /// Reads of the tables that the cursor has left.
     read: ReadStats,
     /// Index of the table that `cursor` iterates over.
@@ -113,19 +111,12 @@ impl LevelCursor {
     /// A cursor over `tables`.
     pub(crate) fn new(tables: ScanTables, cache: Arc<TableCache>, scan: ScanOptions) -> Self {
         let read = ReadStats::default();
-        let (gate, range, cursor, prefetched) = (None, None, None, None);
-        Self { tables, cache, scan, gate, range, read, at: 0, cursor, prefetched }
+        Self { tables, cache, scan, gate: None, read, at: 0, cursor: None, prefetched: None }
     }
 
     /// Adds a gate: tables that `gate` does not admit are skipped.
     pub(crate) fn with_gate(mut self, gate: TableGate) -> Self {
         self.gate = Some(gate);
-        self
-    }
-
-    /// Lets tables skip blocks that hold nothing of the `range` of the scan.
-    pub(crate) fn within(mut self, range: Arc<dyn ScanRange>) -> Self {
-        self.range = Some(range);
         self
     }
 
@@ -180,10 +171,10 @@ impl LevelCursor {
             if !self.gate.as_ref().is_some_and(|gate| gate.has_refused(at)) {
                 let table = self.cache.reader(file)?;
                 if self.gate.as_mut().is_none_or(|gate| gate.admits(at, file.max_seqno, &table)) {
-                    self.cursor = Some(match &self.range {
-                        Some(range) => table.cursor_within(self.scan, range),
-                        None => table.cursor(self.scan),
-                    });
+                    let cursor = self.cursor.insert(table.cursor(self.scan));
+                    if let Some(gate) = &self.gate {
+                        gate.limit(&table, cursor);
+                    }
                     self.at = at;
                     break;
                 }

@@ -71,7 +71,6 @@ impl Range {
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
-        let is_first = self.front.is_none();
         let cursor = match &mut self.front {
             Some(cursor) => {
                 cursor.next()?;
@@ -81,25 +80,22 @@ impl Range {
                 self.opener.check()?;
                 let cursor = none.insert((self.make_cursor)()?);
                 cursor.seek(&self.bounds.from)?;
+                if self.back.is_none() {
+                    cursor.count_if_empty();
+                }
                 cursor
             }
         };
-        let met = |key: &[u8]| {
-            self.back.as_ref().and_then(VisibleCursor::key).is_some_and(|last| *key >= *last)
-        };
-        let key = cursor.key().filter(|key| !met(key) && !self.bounds.ends_before(key));
-        let Some(key) = key else {
-            if is_first && self.back.is_none() {
-                cursor.count_empty();
-            }
+        let Some(key) = cursor.key() else { return Ok(None) };
+        let met = self.back.as_ref().and_then(VisibleCursor::key).is_some_and(|last| *key >= *last);
+        if met || self.bounds.ends_before(key) {
             return Ok(None);
-        };
+        }
         let key = self.keys.copied(self.space.strip(key));
         Ok(Some((key, cursor.value_in(&mut self.values))))
     }
 
     fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
-        let is_first = self.back.is_none();
         let cursor = match &mut self.back {
             Some(cursor) => {
                 cursor.prev()?;
@@ -112,19 +108,18 @@ impl Range {
                     Some(to) => cursor.seek_before(to)?,
                     None => cursor.seek_to_last()?,
                 }
+                if self.front.is_none() {
+                    cursor.count_if_empty();
+                }
                 cursor
             }
         };
-        let met = |key: &[u8]| {
-            self.front.as_ref().and_then(VisibleCursor::key).is_some_and(|last| *key <= *last)
-        };
-        let key = cursor.key().filter(|key| !met(key) && **key >= *self.bounds.from);
-        let Some(key) = key else {
-            if is_first && self.front.is_none() {
-                cursor.count_empty();
-            }
+        let Some(key) = cursor.key() else { return Ok(None) };
+        let met =
+            self.front.as_ref().and_then(VisibleCursor::key).is_some_and(|last| *key <= *last);
+        if met || *key < *self.bounds.from {
             return Ok(None);
-        };
+        }
         let key = self.keys.copied(self.space.strip(key));
         Ok(Some((key, cursor.value_in(&mut self.values))))
     }

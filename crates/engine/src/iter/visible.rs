@@ -111,6 +111,7 @@ impl Drop for VisibleCursor {
 }
 
 impl VisibleCursor {
+    #[inline]
     pub(crate) fn new(
         lists: MergeLists<Source>,
         seqno: SeqNo,
@@ -196,11 +197,21 @@ impl VisibleCursor {
         }
     }
 
-    /// Counts a scan of a range with an end that has found nothing with its first movement, unless
-    /// it has passed deleted entries: with those, its blocks hold something of the range.
+    /// After the first movement of a scan of a range with an end, from one of its ends: counts it
+    /// if it has found nothing.
+    #[inline]
+    pub(crate) fn count_if_empty(&self) {
+        let is_outside = |key| !self.bounds.holds(key);
+        if self.bounds.to.is_some() && self.key().is_none_or(is_outside) {
+            self.count_empty();
+        }
+    }
+
+    /// Counts a scan that has found nothing, unless it has passed deleted entries: with those, its
+    /// blocks hold something of the range.
     #[cold]
-    pub(crate) fn count_empty(&self) {
-        if self.bounds.to.is_none() || self.skipped + self.merge.skipped_in_visits() > 0 {
+    fn count_empty(&self) {
+        if self.skipped + self.merge.skipped_in_visits() > 0 {
             return;
         }
         self.store.engine.statistics.counters.with(|shard| {

@@ -124,13 +124,10 @@ impl Pinned {
         let trust_verified = engine.files.tables.read_mode().trusts_verified();
         let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
         let gate = RangeGate::new(engine, bounds);
-        let by_prefix = gate.as_ref().filter(|gate| gate.probes_prefixes());
         let level_cursor = |level: usize, tables: ScanTables| {
-            let gates = by_prefix.map(|gate| TableGate::new(gate, level, tables.len()));
-            let range = gate.as_ref().and_then(|gate| gate.range_of(level));
+            let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));
             let cursor = LevelCursor::new(tables, Arc::clone(&engine.files.tables), scan);
-            let cursor = gates.into_iter().fold(cursor, LevelCursor::with_gate);
-            Source::Level(range.into_iter().fold(cursor, LevelCursor::within))
+            Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
         };
         let (newest, runs) = (&view.version.levels[0], view.fences.sorted_runs());
         // A memtable that is empty now holds nothing that was written up to `seqno`.
@@ -141,18 +138,13 @@ impl Pinned {
         let sources = &mut lists.sources;
         sources.extend(memtables.map(Source::memtable));
         let are_all = bounds.are_all();
-        let range = gate.as_ref().and_then(|gate| gate.range_of(0));
         for table in newest.iter().filter(|table| are_all || table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
-            if by_prefix.is_some() && reader.filters().prefixes_part().is_some() {
+            if gate.as_ref().is_some_and(|gate| gate.concerns(&reader)) {
                 sources.push(level_cursor(0, ScanTables::List(vec![Arc::clone(table)])));
-                continue;
+            } else {
+                sources.push(Source::Table(reader.cursor(scan), table.max_seqno));
             }
-            let cursor = match &range {
-                Some(range) => reader.cursor_within(scan, range),
-                None => reader.cursor(scan),
-            };
-            sources.push(Source::Table(cursor, table.max_seqno));
         }
         for (at, run) in runs.iter().enumerate() {
             let start = if are_all { 0 } else { run.ending_before(&bounds.from) };

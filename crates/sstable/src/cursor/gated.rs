@@ -37,9 +37,8 @@ pub(super) struct Gate {
 
 impl Gate {
     /// The gate of a scan of this range.
-    pub(super) fn new(ranges: &Arc<RangePart>, range: &Arc<dyn ScanRange>) -> Self {
-        let (ranges, range) = (Arc::downgrade(ranges), Arc::clone(range));
-        Self { ranges, range, separators: [Vec::new(), Vec::new()] }
+    pub(super) fn new(ranges: &Arc<RangePart>, range: Arc<dyn ScanRange>) -> Self {
+        Self { ranges: Arc::downgrade(ranges), range, separators: [Vec::new(), Vec::new()] }
     }
 }
 
@@ -53,14 +52,15 @@ fn position_of(place: Place<'_>) -> Option<At> {
 impl TableCursor {
     /// The range of the gate.
     fn range(&self) -> Option<Arc<dyn ScanRange>> {
-        self.gate.as_ref().map(|gate| Arc::clone(&gate.range))
+        self.reading.gate().map(|gate| Arc::clone(&gate.range))
     }
 
     /// How the separator of the block at `at`, whose leaf is in memory, compares with `key`.
     fn compare_separator(&mut self, at: At, key: &[u8]) -> Ordering {
-        let Self { table, gate, .. } = self;
+        let Self { table, reading, .. } = self;
         let leaf = table.index.loaded_leaf(at.leaf);
-        let Some((gate, leaf)) = gate.as_mut().zip(leaf) else { return Ordering::Equal };
+        let gate = reading.sequential().gate.as_deref_mut();
+        let Some((gate, leaf)) = gate.zip(leaf) else { return Ordering::Equal };
         let [separator, _] = &mut gate.separators;
         leaf.separator_into(at.slot, separator);
         separator.as_slice().cmp(key)
@@ -83,8 +83,8 @@ impl TableCursor {
 
     /// Queries the filter whether the block at `at` may hold a key from `from` to before `to`.
     fn query(&mut self, at: At, from: &[u8], to: Option<&[u8]>) -> Option<RangeAnswer> {
-        let Self { table, gate, .. } = self;
-        let Gate { ranges, separators, .. } = &mut **gate.as_mut()?;
+        let Self { table, reading, .. } = self;
+        let Gate { ranges, separators, .. } = reading.sequential().gate.as_deref_mut()?;
         ranges.upgrade()?.query(&table.index, at, from, to, separators)
     }
 

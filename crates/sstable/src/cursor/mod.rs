@@ -132,11 +132,6 @@ pub struct TableCursor {
     valid: bool,
     /// The position, if `valid`.
     position: Position,
-    /// The previous key, if order is checked.
-    previous: Vec<u8>,
-    /// Lets the cursor skip blocks. It then yields all entries of a range, and an arbitrary part of
-    /// the others.
-    gate: Option<Box<Gate>>,
 }
 
 impl TableCursor {
@@ -163,16 +158,19 @@ impl TableCursor {
             block: None,
             valid: false,
             position: Position::default(),
-            previous: Vec::new(),
-            gate: None,
         }
     }
 
-    /// The same cursor, not yet moved, for a scan within `range`, in which it skips blocks that
-    /// `ranges` denies.
-    pub(crate) fn gated(mut self, ranges: &Arc<RangePart>, range: &Arc<dyn ScanRange>) -> Self {
-        self.gate = Some(Box::new(Gate::new(ranges, range)));
-        self
+    /// Restricts the cursor, which was not moved yet, to a scan within `range`, in which it skips
+    /// blocks that `ranges` denies.
+    pub(crate) fn skip_blocks(&mut self, ranges: &Arc<RangePart>, range: Arc<dyn ScanRange>) {
+        self.reading.sequential().gate = Some(Box::new(Gate::new(ranges, range)));
+    }
+
+    /// Whether the cursor skips blocks.
+    #[inline]
+    fn is_gated(&self) -> bool {
+        self.reading.gate().is_some()
     }
 
     /// Costs of the cursor's reads so far.
@@ -288,7 +286,7 @@ impl TableCursor {
     /// Moves to the first entry of the next block; invalid if there is none.
     fn next_block(&mut self) -> Result<(), Error> {
         self.valid = false;
-        if self.gate.is_some() {
+        if self.is_gated() {
             return self.next_block_gated();
         }
         match self.enter(Direction::Forward, TableBlocks::next)? {
@@ -300,7 +298,7 @@ impl TableCursor {
     /// Moves to the last entry of the previous block; invalid if there is none.
     fn previous_block(&mut self) -> Result<(), Error> {
         self.valid = false;
-        if self.gate.is_some() {
+        if self.is_gated() {
             return self.previous_block_gated();
         }
         match self.enter(Direction::Backward, TableBlocks::previous)? {
@@ -341,12 +339,14 @@ impl TableCursor {
     fn next_in_order(&mut self) -> Result<(), Error> {
         let Some(before) = self.head() else { return self.step() };
         if before.is_long() {
-            self.previous.clear();
-            self.previous.extend_from_slice(self.position.key());
+            let previous = &mut self.reading.sequential().previous;
+            previous.clear();
+            previous.extend_from_slice(self.position.key());
         }
         self.step()?;
         let Some(now) = self.head() else { return Ok(()) };
-        let order = before.compare(&now, || self.previous.as_slice().cmp(self.position.key()));
+        let Self { reading, position, .. } = self;
+        let order = before.compare(&now, || (*reading.sequential().previous).cmp(position.key()));
         if order != Ordering::Less {
             return Err(self.fail(Fault::Damaged("entries are out of order")));
         }
@@ -386,7 +386,7 @@ impl Cursor for TableCursor {
     type Error = Error;
 
     fn seek_to_first(&mut self) -> Result<(), Error> {
-        if self.gate.is_some() {
+        if self.is_gated() {
             return self.seek_to_first_gated();
         }
         self.restart();
@@ -397,7 +397,7 @@ impl Cursor for TableCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<(), Error> {
-        if self.gate.is_some() {
+        if self.is_gated() {
             return self.seek_to_last_gated();
         }
         self.restart();
@@ -408,7 +408,7 @@ impl Cursor for TableCursor {
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Error> {
-        if self.gate.is_some() {
+        if self.is_gated() {
             return self.seek_gated(key, seqno);
         }
         match self.find(key, seqno, true)? {
@@ -419,7 +419,7 @@ impl Cursor for TableCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Error> {
-        if self.gate.is_some() {
+        if self.is_gated() {
             return self.seek_before_gated(Some(key));
         }
         match self.find(key, SeqNo::MAX, false)? {
@@ -459,7 +459,7 @@ impl Cursor for TableCursor {
 impl CursorHints for TableCursor {
     fn prefetch_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
         let TableBlocks { source, index, map } = &self.table;
-        if self.gate.is_some() || source.mapped && map.is_none() {
+        if self.is_gated() || source.mapped && map.is_none() {
             // The block may be skipped, or is copied whole, which a prefetch does not speed up.
             return false;
         }

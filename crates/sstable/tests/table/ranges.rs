@@ -54,8 +54,9 @@ impl ScanRange for Counted {
 }
 
 fn within(table: &Table, range: &Arc<Counted>) -> TableCursor {
-    let range: Arc<dyn ScanRange> = Arc::clone(range) as Arc<dyn ScanRange>;
-    table.cursor_within(ScanOptions::default(), &range)
+    let mut cursor = table.cursor(ScanOptions::default());
+    table.gate(&mut cursor, Arc::clone(range) as Arc<dyn ScanRange>);
+    cursor
 }
 
 fn table_options(bits: &str, leaf_bytes: usize) -> TableOptions {

@@ -2,14 +2,14 @@
 //!
 //! 1. Keys are added in order. Those of the open block are kept whole, as the bytes that they share
 //!    are known only at its end.
-//! 2. At the end of a block each of its keys is reduced to its infix: 8 bytes in memory.
+//! 2. At the end of a block each of its keys is reduced to its infix: 16 bytes in memory.
 //! 3. At the end the frequencies of bytes are counted, the infixes mapped to cells, and these
 //!    encoded. Several filters can be made of one builder, each of some adjacent blocks.
 
 use std::ops::Range;
 
 use super::code::{Code, Frequencies, infix};
-use super::{BlockEnds, CHECKSUM_AT, RangeHeader, RangeSpec, Scale, elias_fano};
+use super::{BlockEnds, CHECKSUM_AT, RangeHeader, RangeSpec, Scale, elias_fano, rate};
 use crate::format::{HEADER_BYTES, checksum};
 
 /// Collects the keys of adjacent blocks.
@@ -21,7 +21,7 @@ pub struct RangeFilterBuilder {
     /// The keys of the open block, one after the other, and the end of each.
     open: Vec<u8>,
     open_ends: Vec<usize>,
-    infixes: Vec<u64>,
+    infixes: Vec<u128>,
     blocks: Vec<BlockInfixes>,
 }
 
@@ -29,7 +29,9 @@ pub struct RangeFilterBuilder {
 #[derive(Debug, Clone, Copy)]
 struct BlockInfixes {
     /// Those of its ends.
-    ends: [u64; 2],
+    ends: [u128; 2],
+    /// Where they begin in their keys.
+    at: usize,
     /// The number of infixes up to its end.
     until: usize,
 }
@@ -54,16 +56,16 @@ impl RangeFilterBuilder {
 
     /// Ends a block. None of its keys may be before `ends.first` or after `ends.last`.
     pub fn end_block(&mut self, ends: BlockEnds<'_>) {
-        let shared = ends.shared();
+        let at = ends.shared();
         let mut start = 0;
         for end in self.open_ends.drain(..) {
             let key = self.open.get(start..end).unwrap_or_default();
-            self.infixes.push(infix(key, shared));
+            self.infixes.push(infix(key, at));
             start = end;
         }
         self.open.clear();
-        let ends = [ends.first, ends.last].map(|end| infix(end, shared));
-        self.blocks.push(BlockInfixes { ends, until: self.infixes.len() });
+        let ends = [ends.first, ends.last].map(|end| infix(end, at));
+        self.blocks.push(BlockInfixes { ends, at, until: self.infixes.len() });
     }
 
     /// Keys of the finished blocks.
@@ -85,7 +87,7 @@ impl RangeFilterBuilder {
     pub fn memory_bytes(&self) -> usize {
         self.open.capacity()
             + self.open_ends.capacity() * size_of::<usize>()
-            + self.infixes.capacity() * size_of::<u64>()
+            + self.infixes.capacity() * size_of::<u128>()
             + self.blocks.capacity() * size_of::<BlockInfixes>()
     }
 
@@ -105,8 +107,12 @@ impl RangeFilterBuilder {
         let mut body = self.frequencies(before, blocks);
         let (code, _) = Code::decode(&body).expect("the encoded frequencies are valid");
         let cells = self.cells(keys, blocks.len());
-        let occupied = self.occupied(before, blocks, &code, cells);
-        let (count, limit) = (occupied.len() as u64, cells * blocks.len() as u64);
+        let mut of_keys = self.cells_of_keys(before, blocks, &code, cells);
+        let limit = cells * blocks.len() as u64;
+        let sizes = self.each(before, blocks).map(|(_, infixes)| infixes.len());
+        let expected_fpr = rate::expected(&of_keys, sizes, limit);
+        of_keys.dedup();
+        let (count, occupied) = (of_keys.len() as u64, of_keys);
         let low_bits = elias_fano::best_low_bits(count, limit);
         elias_fano::encode(&occupied, limit, low_bits, &mut body);
         let header = RangeHeader {
@@ -116,7 +122,7 @@ impl RangeFilterBuilder {
             occupied: count,
             cells,
             low_bits,
-            expected_fpr: count as f64 / limit.max(1) as f64,
+            expected_fpr,
         };
         let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
         out.extend_from_slice(&header.to_bytes());
@@ -131,7 +137,7 @@ impl RangeFilterBuilder {
         &'a self,
         before: usize,
         blocks: &'a [BlockInfixes],
-    ) -> impl Iterator<Item = (&'a BlockInfixes, &'a [u64])> {
+    ) -> impl Iterator<Item = (&'a BlockInfixes, &'a [u128])> {
         let mut start = before;
         blocks.iter().map(move |block| {
             let infixes = &self.infixes[start..block.until];
@@ -142,8 +148,11 @@ impl RangeFilterBuilder {
 
     /// The encoded frequencies of bytes.
     fn frequencies(&self, before: usize, blocks: &[BlockInfixes]) -> Vec<u8> {
-        let mut frequencies = Frequencies::new();
-        self.each(before, blocks).for_each(|(_, infixes)| frequencies.count(infixes));
+        let base = blocks.iter().map(|block| block.at).min().unwrap_or_default();
+        let mut frequencies = Frequencies::new(base);
+        let more = 1 + self.spec.bits_per_key() as usize / 4;
+        let each = self.each(before, blocks);
+        each.for_each(|(block, infixes)| frequencies.count(infixes, block.at, more));
         let mut out = Vec::new();
         frequencies.encode(&mut out);
         out
@@ -156,8 +165,8 @@ impl RangeFilterBuilder {
         cells.clamp(1, super::MOST_CELLS / (blocks.max(1) as u64))
     }
 
-    /// The occupied cells.
-    fn occupied(
+    /// The cell of each key, in order.
+    fn cells_of_keys(
         &self,
         before: usize,
         blocks: &[BlockInfixes],
@@ -165,16 +174,12 @@ impl RangeFilterBuilder {
         cells: u64,
     ) -> Vec<u64> {
         let held = blocks.last().map_or(0, |last| last.until - before);
-        let mut occupied = Vec::with_capacity(held);
+        let mut of_keys = Vec::with_capacity(held);
         for (i, (block, infixes)) in (0_u64..).zip(self.each(before, blocks)) {
-            let scale = Scale::of_infixes(code, 0, block.ends, cells);
-            for infix in infixes {
-                let cell = i * cells + scale.cell(code.number(*infix));
-                if occupied.last() != Some(&cell) {
-                    occupied.push(cell);
-                }
-            }
+            let scale = Scale::of_infixes(code, block.at, block.ends, cells);
+            let cell = |infix: &u128| i * cells + scale.cell(code.number(*infix, block.at));
+            of_keys.extend(infixes.iter().map(cell));
         }
-        occupied
+        of_keys
     }
 }

@@ -4,11 +4,11 @@
 //! block lie between the separator before it and its own. The reader of a range filter passes these
 //! two, so that the filter itself stores only where the keys are in between.
 //!
-//! 1. The bytes that the two separators share are dropped from each key. The next eight are its
+//! 1. The bytes that the two separators share are dropped from each key. The next sixteen are its
 //!    *infix*.
 //! 2. The infix is mapped to a number by the code of [`code`]: an order-preserving code with the
-//!    frequencies of bytes in these keys, so that decimal digits and letters spread as evenly as
-//!    random bytes.
+//!    frequencies of bytes in these keys and in single positions of them, so that decimal digits
+//!    and fields of fixed width spread as evenly as random bytes.
 //! 3. The position of that number between those of the separators selects one of the *cells* of the
 //!    block, of which each has the same number: `keys * 2^(bits - 2) / blocks`.
 //! 4. The occupied cells of all blocks are one sorted list of numbers, stored in two bits and
@@ -19,10 +19,10 @@
 //! Every step is monotone, so a key between two bounds is in a cell between theirs: the answer "no"
 //! is always correct. An empty range is answered "maybe" if it ends in the cell of a neighbouring
 //! key. For keys that spread evenly within their block, that is the share of occupied cells,
-//! however long the range is, about `2^(2 - bits)`. It is certain for a range that begins or ends
-//! within a cell's width of a key: a filter of any kind that distinguishes keys so close takes more
-//! bits. Keys of several fields may crowd in few cells of their block: see the measurements in
-//! `docs/measurements/range-filters.md`.
+//! however long the range is, about `2^(2 - bits)`. Keys may also crowd in few cells of their
+//! block: the rate that the filter states includes that ([`rate`]). A "maybe" is certain for a range
+//! that begins or ends within a cell's width of a key: a filter of any kind that distinguishes keys
+//! so close takes more bits.
 //!
 //! Sources: infixes between sampled keys are those of Diva (Eslami and others, "Diva: Dynamic Range
 //! Filter for Var-Length Keys and Queries", VLDB 2025), whose samples are here the separators of an
@@ -32,6 +32,7 @@
 mod builder;
 mod code;
 mod elias_fano;
+mod rate;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -230,9 +231,11 @@ impl RangeFilter {
         self.header.keys
     }
 
-    /// The share of occupied cells: the expected rate of "maybe" for empty ranges whose ends are
-    /// spread evenly between the keys. It is exact for this filter's cells and the shortest ranges;
-    /// for keys that are spread evenly themselves, it does not depend on the length.
+    /// The expected rate of "maybe" for short empty ranges that begin with missing keys, if these
+    /// are like the present ones, as if some of the keys had been left out: the share of keys that
+    /// have their cell in common with another one. At least the share of occupied cells, which is
+    /// the rate for ranges that are spread evenly. For keys that are spread evenly themselves, it
+    /// does not depend on the length.
     pub fn expected_fpr(&self) -> f64 {
         self.header.expected_fpr
     }
@@ -249,7 +252,10 @@ impl RangeFilter {
 
     /// Most bytes of memory that a filter of `stored` bytes takes.
     pub fn most_memory_bytes(stored: usize) -> usize {
-        size_of::<Self>() + code::HEAP_BYTES + stored + elias_fano::most_hint_bytes(stored)
+        size_of::<Self>()
+            + code::most_heap_bytes(stored)
+            + stored
+            + elias_fano::most_hint_bytes(stored)
     }
 
     /// The expected rate in the header of a filter that was just
@@ -263,8 +269,8 @@ impl RangeFilter {
 
 /// The cells of one block.
 struct Scale {
-    /// Length of the bytes that its keys share.
-    shared: usize,
+    /// Where infixes begin: after the bytes that its keys share.
+    at: usize,
     /// The numbers of its ends.
     first: u64,
     span: f64,
@@ -273,19 +279,19 @@ struct Scale {
 
 impl Scale {
     fn new(code: &Code, ends: BlockEnds<'_>, cells: u64) -> Self {
-        let shared = ends.shared();
-        Self::of_infixes(code, shared, [infix(ends.first, shared), infix(ends.last, shared)], cells)
+        let at = ends.shared();
+        Self::of_infixes(code, at, [infix(ends.first, at), infix(ends.last, at)], cells)
     }
 
-    fn of_infixes(code: &Code, shared: usize, ends: [u64; 2], cells: u64) -> Self {
-        let [first, last] = ends.map(|end| code.number(end));
-        Self { shared, first, span: last.saturating_sub(first) as f64, cells }
+    fn of_infixes(code: &Code, at: usize, ends: [u128; 2], cells: u64) -> Self {
+        let [first, last] = ends.map(|end| code.number(end, at));
+        Self { at, first, span: last.saturating_sub(first) as f64, cells }
     }
 
     /// The cell of a key between the ends of the block.
     #[inline]
     fn cell_of(&self, code: &Code, key: &[u8]) -> u64 {
-        self.cell(code.number(infix(key, self.shared)))
+        self.cell(code.number(infix(key, self.at), self.at))
     }
 
     /// The cell of a number. Each operation on the floating-point numbers is rounded correctly, and

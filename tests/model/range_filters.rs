@@ -211,6 +211,32 @@ fn the_advice_weighs_ranges_against_keys() {
     assert_eq!(ranges.bytes, 0, "{rarely}");
 }
 
+/// Keys that differ only far behind the first bytes in which those of a block do.
+fn crowded(number: u64) -> Vec<u8> {
+    let (directory, file) = (number / 10_000_000, number % 10_000_000);
+    format!("{directory:03}/a-directory-with-a-long-name/{file:07}").into_bytes()
+}
+
+/// Where filters for ranges would let most blocks pass, the stated rate says so, and the advice is
+/// to have none, before one was built and after.
+#[test]
+fn crowded_keys_get_no_filter_for_ranges() {
+    for filters in ["paired:12", "paired:12,ranges=infix:6"] {
+        let (db, numbers) = store(filters, crowded);
+        let blocks = scan_empty(&db, &numbers, crowded, 1_000);
+        assert!(blocks > 20_000, "{blocks} blocks");
+        let advice = db.filter_advice().unwrap();
+        let ranges = advice.ranges.as_ref().unwrap();
+        assert!(ranges.bytes == 0 && ranges.share == 1.0, "{advice}");
+        for level in db.filter_report().ranges {
+            let (measured, expected) =
+                (level.rates.measured.unwrap(), level.rates.expected.unwrap());
+            assert!((measured / expected - 1.0).abs() < 0.05, "{measured} and {expected}");
+            assert!(expected > 0.9, "{expected}");
+        }
+    }
+}
+
 /// A key whose versions fill several blocks is in the filter of each, and so is one of a snapshot.
 #[test]
 fn keys_of_many_versions_are_found() {

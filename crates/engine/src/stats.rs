@@ -411,8 +411,7 @@ mod tests {
             "last_seqno",
         ];
         let text = serde_json::to_string(&Stats::default()).unwrap();
-        let places: Vec<Option<usize>> =
-            names.iter().map(|name| text.find(&format!("\"{name}\":"))).collect();
+        let places: Vec<_> = names.iter().map(|name| text.find(&format!("\"{name}\":"))).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {text}");
         let fields = serde_json::to_value(Stats::default()).unwrap();
         assert_eq!(fields.as_object().map(serde_json::Map::len), Some(names.len()));

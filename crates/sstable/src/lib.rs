@@ -36,6 +36,7 @@ mod many;
 mod parallel_reads;
 mod prefetch_queue;
 mod properties;
+mod range_trial;
 mod salvage;
 pub mod sidecar;
 mod sink;

@@ -5,7 +5,7 @@ use trommel_tuning::{
     Budget, ByLevel, Cost, LevelPlan, Price, RangePlan, Rule, Rules, TuningError, Visited, Workload,
 };
 
-use super::seen::{Flow, Seen, SeenLevel};
+use super::seen::{Flow, SCANS_FOR_ADVICE, Seen, SeenLevel};
 use super::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
     RangeAdvice,
@@ -17,8 +17,6 @@ use crate::filter_policy::FilterPolicy;
 const NEGLIGIBLE: f64 = 1e-5;
 /// Bits per key if there are no filters yet.
 const FIRST_BITS: f64 = 10.0;
-/// Empty scans that must have been counted before there is advice on filters for ranges.
-const SCANS_FOR_ADVICE: u64 = 1000;
 /// The share of the bytes of filters of keys whose worth is the price of a byte.
 const LAST_BYTES: f64 = 0.05;
 /// The share of the wasted reads or the bytes that must be saved for a change to be worth it.

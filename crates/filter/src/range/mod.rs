@@ -20,9 +20,9 @@
 //! is always correct. An empty range is answered "maybe" if it ends in the cell of a neighbouring
 //! key. For keys that spread evenly within their block, that is the share of occupied cells,
 //! however long the range is, about `2^(2 - bits)`. Keys may also crowd in few cells of their
-//! block: the rate that the filter states includes that ([`rate`]). A "maybe" is certain for a range
-//! that begins or ends within a cell's width of a key: a filter of any kind that distinguishes keys
-//! so close takes more bits.
+//! block: the rate that the filter states includes that ([`rate`]). A "maybe" is certain for a
+//! range that begins or ends within a cell's width of a key: a filter of any kind that
+//! distinguishes keys so close takes more bits.
 //!
 //! Sources: infixes between sampled keys are those of Diva (Eslami and others, "Diva: Dynamic Range
 //! Filter for Var-Length Keys and Queries", VLDB 2025), whose samples are here the separators of an

@@ -185,8 +185,8 @@ impl Filters {
         self.loader.fault().or_else(of_ranges)
     }
 
-    /// Whether the table's own filters are queried as a fallback, because the sidecar is missing, or
-    /// something of it, as far as it was read, is unusable.
+    /// Whether the table's own filters are queried as a fallback, because the sidecar is missing,
+    /// or a part of it, as far as it was read, is unusable.
     pub fn have_stand_in(&self) -> bool {
         self.stand_in().is_some()
     }

@@ -106,6 +106,7 @@ cuts! {
     cuts_in_a_closed_store_without_filters: "none", None, Closed;
     cuts_in_a_closed_store_with_paired_filters: "paired:16", Lz4, Closed;
     cuts_in_a_closed_store_with_partitioned_filters: "partitioned paired:16", None, Closed;
+    cuts_in_a_closed_store_with_filters_for_ranges: "ranges=infix:9,blocked:10", None, Closed;
     cuts_in_a_killed_store_with_standard_filters: "standard:10", None, Killed;
     cuts_in_a_killed_store_with_blocked_filters: "blocked:10", Lz4, Killed;
     cuts_in_a_killed_store_with_two_logs: "paired:16", Lz4, TwoLogs;

@@ -190,6 +190,15 @@ impl Answers {
             Ok(values) => gets.extend(keys.iter().cloned().zip(values)),
             Err(error) => errors.push(error),
         }
+        // Scans of single keys, which query filters for ranges.
+        for (nth, key) in keys.iter().enumerate().filter(|(nth, _)| nth % 3 > 0) {
+            let mut range = db.range(key..=key);
+            match if nth % 3 == 1 { range.next() } else { range.next_back() } {
+                Some(Ok((_, value))) => gets.push((key.clone(), Some(value))),
+                Some(Err(error)) => errors.push(error),
+                None => gets.push((key.clone(), None)),
+            }
+        }
         Ok(Self { forward, forward_is_whole, reverse, reverse_is_whole, gets, errors })
     }
 

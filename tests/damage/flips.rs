@@ -172,6 +172,7 @@ flips! {
     flips_in_a_closed_store_with_paired_filters: "paired:16", None, Closed;
     flips_in_a_closed_store_with_partitioned_filters: "partitioned paired:16", Lz4, Closed;
     flips_in_a_closed_store_with_ribbon_filters: "ribbon:12", None, Closed;
+    flips_in_a_closed_store_with_filters_for_ranges: "ranges=infix:9,blocked:10", None, Closed;
     flips_in_a_killed_store_without_filters: "none", None, Killed;
     flips_in_a_killed_store_with_standard_filters: "standard:10", Lz4, Killed;
     flips_in_a_killed_store_with_blocked_filters: "blocked:10", None, Killed;

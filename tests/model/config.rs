@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use trommel::vfs::{DiskVfs, Vfs};
 use trommel::{
     Compression, Durability, FilterPolicy, FilterResidency, FilterShape, MemtableKind, Options,
-    Prefix, ReadMode,
+    Prefix, RangeSpec, ReadMode,
 };
 use trommel_sim::{MemoryVfs, SimDisk};
 use trommel_tests::scratch::scratch;
@@ -128,6 +128,17 @@ fn budget(rng: &Rng) -> Option<FilterPolicy> {
     aside.once_in(4).then(|| aside.pick(&ALL).clone())
 }
 
+/// Filters for ranges on some levels, half of the time; drawn from a copy of the random stream, as
+/// a budget is.
+fn with_ranges(rng: &Rng, policy: FilterPolicy) -> FilterPolicy {
+    let mut aside = rng.clone();
+    if aside.once_in(2) {
+        return policy;
+    }
+    let spec = RangeSpec::new(*aside.pick(&[3.0, 6.0, 9.5, 20.0])).expect("it is in range");
+    policy.ranges_on_levels(*aside.pick(&[0, 0, 1]).., spec)
+}
+
 /// A kind of memtable; drawn from a copy of the random stream, as a budget is.
 fn memtable(rng: &Rng) -> MemtableKind {
     *rng.clone().pick(&MemtableKind::ALL)
@@ -183,6 +194,7 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let prefix_filters = rng.once_in(2).then(|| policy(rng));
     let whole_keys = !has_extractor || rng.once_in(2);
     let (budget, filters) = (budget(rng), policy(rng));
+    let filters = with_ranges(rng, budget.unwrap_or(filters));
     let block_bytes = rng.within(64, 512);
     options
         .filtering(|f| {
@@ -190,7 +202,7 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
                 .prefix_filters(prefix_filters)
                 .whole_key_filters(whole_keys)
         })
-        .filters(budget.unwrap_or(filters))
+        .filters(filters)
         .filtering(|f| {
             f.filter_shape(*rng.pick(&[FilterShape::Whole, FilterShape::Partitioned]))
                 .filter_partition_bytes(*rng.pick(&[256, 1024, 32 << 10]))

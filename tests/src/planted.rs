@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 16] = [
+const FILES: [&str; 17] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -20,6 +20,7 @@ const FILES: [&str; 16] = [
     "expiry.toml",
     "transactions.toml",
     "tables.toml",
+    "range_filters.toml",
     "memtable.toml",
     "keyspaces.toml",
     "merges.toml",

@@ -33,7 +33,7 @@ struct Built {
 
 impl BudgetHistory {
     /// Records that a filter of `spec` for `keys` keys was planned, and that all filters of its
-    /// table take `built` bytes.
+    /// table, except the one for ranges, take `built` bytes.
     pub(crate) fn note_built(&self, spec: FilterSpec, keys: u64, built: u64) {
         let planned = bytes(spec, keys);
         if planned == 0 {

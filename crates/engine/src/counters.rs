@@ -16,6 +16,7 @@ use trommel_sstable::FilterLabel;
 use crate::conformance::Evidence;
 use crate::false_positives::{AlarmWindows, FalsePositive, PendingKeys};
 use crate::filter_kinds::{ByKind, kind_index};
+use crate::levels::LEVELS;
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 
 /// A count with one writer.
@@ -91,6 +92,9 @@ macro_rules! shard {
             $($(#[$doc])* pub(crate) $name: Count,)*
             filters: ByKind<FilterCell>,
             prefixes: ByKind<FilterCell>,
+            ranges: [FilterCell; LEVELS],
+            /// Blocks of each level that scans read which found nothing.
+            pub(crate) empty_blocks: [Count; LEVELS],
             passed: Mutex<PendingKeys>,
             in_use: AtomicBool,
         }
@@ -101,13 +105,20 @@ macro_rules! shard {
             $(pub(crate) $name: u64,)*
             pub(crate) filters: ByKind<FilterTotals>,
             pub(crate) prefixes: ByKind<FilterTotals>,
+            pub(crate) ranges: [FilterTotals; LEVELS],
+            pub(crate) empty_blocks: [u64; LEVELS],
         }
 
         impl Totals {
             fn add(&mut self, shard: &Shard) {
                 $(self.$name += shard.$name.get();)*
+                for (sum, count) in self.empty_blocks.iter_mut().zip(&shard.empty_blocks) {
+                    *sum += count.get();
+                }
                 let sums = self.filters.iter_mut().chain(&mut self.prefixes).flatten();
+                let sums = sums.chain(&mut self.ranges);
                 let cells = shard.filters.iter().chain(&shard.prefixes).flatten();
+                let cells = cells.chain(&shard.ranges);
                 for (sum, cell) in sums.zip(cells) {
                     sum.negatives += cell.negatives.get();
                     sum.false_positives += cell.false_positives.get();
@@ -118,8 +129,13 @@ macro_rules! shard {
 
             fn subtract(&mut self, earlier: &Self) {
                 $(self.$name -= earlier.$name;)*
+                for (sum, base) in self.empty_blocks.iter_mut().zip(&earlier.empty_blocks) {
+                    *sum -= base;
+                }
                 let sums = self.filters.iter_mut().chain(&mut self.prefixes).flatten();
+                let sums = sums.chain(&mut self.ranges);
                 let bases = earlier.filters.iter().chain(&earlier.prefixes).flatten();
+                let bases = bases.chain(&earlier.ranges);
                 for (sum, base) in sums.zip(bases) {
                     sum.negatives -= base.negatives;
                     sum.false_positives -= base.false_positives;
@@ -152,6 +168,8 @@ shard! {
     scan_skipped,
     /// Seeks by which scans skipped further versions of one key.
     scan_reseeks,
+    /// Scans of a bounded range, by an iterator, that found nothing.
+    empty_scans,
     /// Tables whose prefix filter could not be probed, because it was built with another extractor.
     prefix_unused,
     /// Operations written by users: those in the log, or in memory without a log.
@@ -193,6 +211,12 @@ impl Shard {
     #[inline]
     pub(crate) fn prefix(&self, level: usize, kind: FilterLabel) -> &FilterCell {
         &self.prefixes[level][kind_index(kind)]
+    }
+
+    /// The counters of filters for ranges in scans.
+    #[inline]
+    pub(crate) fn ranges(&self, level: usize) -> &FilterCell {
+        &self.ranges[level]
     }
 }
 

@@ -5,7 +5,7 @@ use trommel_sstable::FilterLabel;
 
 use crate::levels::LEVELS;
 
-/// Filter kinds that are counted separately: none, the built-in ones, and those of users.
+/// Filter kinds of keys that are counted separately: none, the built-in ones, and those of users.
 pub(crate) const KINDS: [FilterLabel; FilterKind::ALL.len() + 2] = {
     let mut kinds = [FilterLabel::User; FilterKind::ALL.len() + 2];
     kinds[0] = FilterLabel::BuiltIn(FilterKind::None);

@@ -11,7 +11,7 @@ mod typed;
 use std::fmt;
 use std::str::FromStr;
 
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, RangeSpec};
 use trommel_tuning::Budget;
 
 use crate::error::Error;
@@ -83,6 +83,15 @@ impl fmt::Display for Levels {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterPolicy {
     choice: PolicyForm,
+    /// The rules for filters for ranges.
+    ranges: Vec<RangeRule>,
+}
+
+/// A rule for filters for ranges on some levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RangeRule {
+    levels: Levels,
+    spec: RangeSpec,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +110,12 @@ impl FilterPolicy {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn uniform(spec: FilterSpec) -> Self {
-        Self { choice: PolicyForm::Rules(vec![LevelRule { levels: Levels::All, spec }]) }
+        Self::of(PolicyForm::Rules(vec![LevelRule { levels: Levels::All, spec }]))
+    }
+
+    /// A policy without filters for ranges.
+    fn of(choice: PolicyForm) -> Self {
+        Self { choice, ranges: Vec::new() }
     }
 
     /// The filter of a table built for `level` (0, or 1 for the base level, and so on); `is_last`
@@ -113,6 +127,45 @@ impl FilterPolicy {
         named.map_or(FilterSpec::NONE, |rule| rule.spec)
     }
 
+    /// The filter for ranges of a table built for `level`, as [`for_level`](Self::for_level):
+    /// [`RangeSpec::NONE`] unless the policy has one.
+    ///
+    /// ```
+    /// let policy: trommel::FilterPolicy = "paired:12,ranges=infix:6,ranges.L0=none".parse()?;
+    /// assert_eq!(policy.ranges_for_level(2, true).to_string(), "infix:6");
+    /// assert_eq!(policy.ranges_for_level(0, false), trommel::RangeSpec::NONE);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn ranges_for_level(&self, level: usize, is_last: bool) -> RangeSpec {
+        let named = self.ranges.iter().rev().find(|rule| rule.levels.match_level(level, is_last));
+        named.map_or(RangeSpec::NONE, |rule| rule.spec)
+    }
+
+    /// The same policy, with these filters for ranges, from the top, and no others. Levels below
+    /// `last`, which do not exist yet, get its filter.
+    pub(crate) fn with_ranges(
+        self,
+        levels: impl Iterator<Item = (usize, RangeSpec)>,
+        last: usize,
+    ) -> Self {
+        let rules = levels.map(|(level, spec)| RangeRule {
+            levels: Levels::Range { from: level as u8, to: (level != last).then_some(level as u8) },
+            spec,
+        });
+        let ranges = rules.collect();
+        Self { ranges, ..self }
+    }
+
+    /// The same policy, with the filters for ranges of `other`.
+    pub(crate) fn with_ranges_of(self, other: &Self) -> Self {
+        Self { ranges: other.ranges.clone(), ..self }
+    }
+
+    /// Whether it has a filter for ranges on any level.
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.ranges.iter().any(|rule| rule.spec != RangeSpec::NONE)
+    }
+
     /// Bytes that the filters of all tables of a store with `keys` keys may take in memory, if this
     /// is a budget. A key counts once for each table that holds it.
     pub fn budget_bytes(&self, keys: u64) -> Option<u64> {
@@ -122,7 +175,10 @@ impl FilterPolicy {
     /// The same policy with another budget, if this is one.
     pub(crate) fn with_budget(&self, budget: Budget) -> Self {
         match &self.choice {
-            PolicyForm::Budget(old) => Self { choice: PolicyForm::Budget(old.clone().of(budget)) },
+            PolicyForm::Budget(old) => {
+                let choice = PolicyForm::Budget(old.clone().of(budget));
+                Self { choice, ranges: self.ranges.clone() }
+            }
             PolicyForm::Rules(_) => self.clone(),
         }
     }
@@ -163,17 +219,38 @@ impl FromStr for FilterPolicy {
         if parts.iter().any(|part| part.is_empty()) {
             return Err(fault("an entry between commas is empty".into()));
         }
+        let (of_ranges, parts): (Vec<&str>, Vec<&str>) =
+            parts.into_iter().partition(|part| range_levels(part).is_some());
+        let ranges = of_ranges.into_iter().map(parse_range_rule).collect::<Result<_, _>>();
+        let ranges = ranges.map_err(fault)?;
         let is_of_budget = |part: &&str| {
             let name = part.split('=').next().unwrap_or_default().trim();
             ["budget", "kinds", "misses"].contains(&name)
         };
         if parts.iter().any(is_of_budget) {
             let budget = FilterBudget::parse(&parts).map_err(fault)?;
-            return Ok(Self { choice: PolicyForm::Budget(budget) });
+            return Ok(Self { choice: PolicyForm::Budget(budget), ranges });
         }
         let rules: Result<Vec<_>, _> = parts.into_iter().map(parse_rules).collect();
-        Ok(Self { choice: PolicyForm::Rules(rules.map_err(fault)?.concat()) })
+        Ok(Self { choice: PolicyForm::Rules(rules.map_err(fault)?.concat()), ranges })
     }
+}
+
+/// The levels and the filter of an entry for ranges, `ranges=...` or `ranges.LEVELS=...`; `None`
+/// for another entry.
+fn range_levels(part: &str) -> Option<(Option<&str>, &str)> {
+    let (name, spec) = part.strip_prefix("ranges")?.split_once('=')?;
+    match name.trim() {
+        "" => Some((None, spec.trim())),
+        levels => Some((Some(levels.strip_prefix('.')?), spec.trim())),
+    }
+}
+
+fn parse_range_rule(part: &str) -> Result<RangeRule, String> {
+    let (levels, spec) = range_levels(part).unwrap_or((None, part));
+    let levels = levels.map_or(Ok(Levels::All), parse_levels)?;
+    let spec = spec.parse::<RangeSpec>().map_err(|error| error.to_string())?;
+    Ok(RangeRule { levels, spec })
 }
 
 /// Parses one entry: a rule, a preset, or RocksDB's ribbon with its first level.
@@ -260,13 +337,23 @@ pub(crate) fn parse_levels(text: &str) -> Result<Levels, String> {
 
 impl fmt::Display for FilterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = match &self.choice {
-            PolicyForm::Budget(budget) => return budget.fmt(f),
+        let rules: &[LevelRule] = match &self.choice {
+            PolicyForm::Budget(budget) => {
+                budget.fmt(f)?;
+                &[]
+            }
             PolicyForm::Rules(rules) => rules,
         };
         for (i, LevelRule { levels, spec }) in rules.iter().enumerate() {
             let comma = if i > 0 { "," } else { "" };
             write!(f, "{comma}{levels}{spec}")?;
+        }
+        for (i, RangeRule { levels, spec }) in self.ranges.iter().enumerate() {
+            let is_first =
+                i == 0 && matches!(&self.choice, PolicyForm::Rules(rules) if rules.is_empty());
+            let (comma, dot) =
+                (if is_first { "" } else { "," }, if *levels == Levels::All { "=" } else { "." });
+            write!(f, "{comma}ranges{dot}{levels}{spec}")?;
         }
         Ok(())
     }
@@ -335,6 +422,10 @@ mod tests {
             "budget=0,kinds=ribbon",
             "misses=0, budget=2.5/key ,kinds=standard|paired|standard",
             "budget=1G,L0=8..24,last=..8,L1-3=4..",
+            "paired:12,ranges=infix:6",
+            "ranges=infix:6.5",
+            "budget=10/key,ranges.L1-3=infix:8,ranges.last=none",
+            "ranges.L0=none,L0=paired:16,ranges=infix:6,L1-=paired:12",
         ] {
             let policy: FilterPolicy = text.parse().unwrap();
             assert_eq!(policy.to_string().parse::<FilterPolicy>().unwrap(), policy, "{text}");

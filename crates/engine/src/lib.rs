@@ -205,6 +205,7 @@ mod write_queue;
 
 pub use advice::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
+    RangeAdvice,
 };
 pub use background::BackgroundError;
 pub use background_trace::BackgroundTrace;
@@ -256,7 +257,7 @@ pub use table_writer::{TableWriter, WrittenTable};
 pub use transaction::{Transaction, TransactionRange};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};
 pub use trommel_filter as filter;
-pub use trommel_filter::{FilterKind, FilterSpec};
+pub use trommel_filter::{FilterKind, FilterSpec, RangeSpec};
 pub use trommel_memtable::MemtableKind;
 pub use trommel_sstable::{FilterLabel, UserFilter, UserFilterBuilder};
 pub use trommel_tuning as tuning;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use trommel_base::{EntryRef, SeqNo};
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, RangeSpec};
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
 use crate::budget::BudgetChoice;
@@ -34,6 +34,8 @@ struct Open {
     options: Arc<Options>,
     /// The filter of whole keys, as configured; none if a user's policy decides.
     spec: FilterSpec,
+    /// The filter for ranges.
+    ranges: RangeSpec,
     /// Memory of its filters and index.
     memory: Construction,
     /// Entries added since that memory was last checked; large keys count as several.
@@ -198,7 +200,7 @@ impl<'a> Outputs<'a> {
             self.resize_filter(&mut open);
         }
         open.account(self.engine);
-        let Open { number, table_id, mut builder, memory, .. } = open;
+        let Open { number, table_id, mut builder, memory, ranges, .. } = open;
         let start = env::now();
         builder.finish_filters()?;
         self.engine.statistics.jobs.count_filters(start.elapsed());
@@ -212,7 +214,7 @@ impl<'a> Outputs<'a> {
             self.engine.statistics.budget_history.note_built(
                 choice.of(number),
                 built.contents.keys,
-                built.filter_bytes,
+                built.filter_bytes.saturating_sub(ranges.expected_bytes(built.contents.keys)),
             );
         }
         let (logical, _) = logical_level(&self.version, self.level);
@@ -344,6 +346,10 @@ fn begin_table(
     let table_id = env::random_u64();
     let by_budget = by_budget.map(|choice| choice.of(number));
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
+    let ranges = filters.ranges;
+    if ranges != RangeSpec::NONE {
+        engine.files.tables.note_ranges();
+    }
     let has_policy = options.filtering.user_filters.is_some();
     let spec = if has_policy { FilterSpec::NONE } else { filters.keys };
     let table = TableOptions {
@@ -361,6 +367,7 @@ fn begin_table(
     }
     let memory = Construction::new(&engine.memory.shares);
     let (unaccounted, is_full) = (0, false);
-    let open = Open { number, table_id, builder, options, spec, memory, unaccounted, is_full };
+    let open =
+        Open { number, table_id, builder, options, spec, ranges, memory, unaccounted, is_full };
     Ok((path, open))
 }

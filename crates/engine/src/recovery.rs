@@ -491,6 +491,9 @@ fn first_tables(
     );
     let shared = options.environment.as_ref().map(Environment::files);
     let tables = Arc::new(tables.of_seed(hash_seed).sharing(shared.map(Arc::clone)));
+    if options.filters.has_ranges() {
+        tables.note_ranges();
+    }
     if let Some(files) = shared {
         files.add(&tables);
     }

@@ -98,6 +98,10 @@ pub struct FilterReport {
     /// begins in the middle of its range this is unknown, and only tables that held part of the
     /// range count.
     pub prefixes: Vec<FilterLevel>,
+    /// Filters for ranges of keys, by level, if there are any. A probe is a query for a data block
+    /// at an end of a scan's range, a negative a block that was skipped, and a false positive a
+    /// block that was read and held nothing of the rest of the range.
+    pub ranges: Vec<FilterLevel>,
     /// Tables whose prefix filter is not used, because it was built with an extractor other than
     /// the current one.
     pub unused_prefix_filters: u64,
@@ -147,7 +151,8 @@ impl Engine {
         let reach = Reach::of(self, &version);
         let (totals, evidence) =
             (self.statistics.counters.totals(), self.statistics.counters.evidence());
-        let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
+        let (mut keys, mut prefixes, mut ranges) =
+            (Rows::default(), Rows::default(), Rows::default());
         let (mut met, mut facts) = (Vec::new(), Vec::new());
         let (mut filter_bytes, mut unused, mut fallbacks) = (0, 0, 0);
         for ((physical, run), evidence) in version.levels.iter().enumerate().zip(evidence) {
@@ -169,10 +174,14 @@ impl Engine {
                     prefixes.hold(level, HeldFilter::new(open.prefixes, open.prefixes.keys, file));
                     unused += u64::from(!open.prefixes_are_used);
                 }
+                if open.ranges.kind != FilterKind::None {
+                    ranges.hold(level, HeldFilter::new(open.ranges, open.ranges.keys, file));
+                }
             }
             keys.count(level, &totals.filters[physical]);
             keys.note(level, evidence);
             prefixes.count(level, &totals.prefixes[physical]);
+            ranges.count_ranges(level, &totals.ranges[physical]);
         }
         let (levels, prefixes) = (keys.report(), prefixes.report());
         let is_spared = |table: &TableFile| {
@@ -186,6 +195,7 @@ impl Engine {
             filter_bytes,
             levels,
             prefixes,
+            ranges: ranges.report(),
             unused_prefix_filters: unused,
             fallbacks,
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
@@ -226,6 +236,7 @@ fn rate(facts: &FilterFacts) -> f64 {
 struct Opened {
     keys: FilterFacts,
     prefixes: FilterFacts,
+    ranges: FilterFacts,
     prefixes_are_used: bool,
     /// Bytes of all of them if they were loaded.
     bytes: u64,
@@ -236,19 +247,22 @@ impl Opened {
     fn of(engine: &Engine, file: &Arc<TableFile>, extractor: Option<&Prefix>) -> Self {
         let Ok(table) = engine.files.tables.reader(file) else {
             let none = FilterFacts::NONE;
-            return Self { keys: none, prefixes: none, prefixes_are_used: false, bytes: 0 };
+            let (keys, prefixes, ranges) = (none, none, none);
+            return Self { keys, prefixes, ranges, prefixes_are_used: false, bytes: 0 };
         };
         let filters = table.filters();
         let name = filters.prefixes_part().map(|part| part.extractor.as_str());
         let in_force = extractor.or(table.stored_prefix());
         let believed = in_force.filter(|prefix| prefix.breach().is_none());
         let (keys, prefixes) = (filters.facts(), filters.prefix_facts());
+        let ranges = filters.range_facts();
         // Without a whole-key filter, the prefix filter answers for it.
         let keys_bytes = if filters.keys_part().is_some() { keys.bytes } else { 0 };
         Self {
             keys,
             prefixes,
-            bytes: keys_bytes + prefixes.bytes,
+            ranges,
+            bytes: keys_bytes + prefixes.bytes + ranges.bytes,
             prefixes_are_used: name.is_some() && name == believed.map(Prefix::name),
         }
     }
@@ -272,9 +286,22 @@ impl HeldFilter {
 #[derive(Default)]
 struct Rows(BTreeMap<(usize, usize), Row>);
 
+/// The place of filters for ranges among the kinds of a level, which are in a report of their own.
+const OF_RANGES: usize = KINDS.len();
+
 impl Rows {
     fn hold(&mut self, level: usize, held: HeldFilter) {
-        self.0.entry((level, kind_index(held.facts.kind))).or_default().held.push(held);
+        let kind = match held.facts.kind {
+            FilterLabel::Ranges => OF_RANGES,
+            kind => kind_index(kind),
+        };
+        self.0.entry((level, kind)).or_default().held.push(held);
+    }
+
+    fn count_ranges(&mut self, level: usize, cell: &FilterTotals) {
+        if cell.probes() > 0 {
+            self.0.entry((level, OF_RANGES)).or_default().totals.add(cell);
+        }
     }
 
     fn count(&mut self, level: usize, cells: &[FilterTotals]) {
@@ -292,7 +319,8 @@ impl Rows {
     }
 
     fn report(&self) -> Vec<FilterLevel> {
-        self.0.iter().map(|((level, kind), row)| row.report(*level, KINDS[*kind])).collect()
+        let label = |kind: &usize| KINDS.get(*kind).copied().unwrap_or(FilterLabel::Ranges);
+        self.0.iter().map(|((level, kind), row)| row.report(*level, label(kind))).collect()
     }
 }
 
@@ -387,11 +415,14 @@ impl fmt::Display for FilterReport {
         for (level, conformance) in self.alarms() {
             writeln!(f, "ALARM: L{} {}: {conformance}", level.level, level.kind)?;
         }
-        if !self.prefixes.is_empty() {
-            writeln!(f, "filters of prefixes, queried by scans:")?;
-            for level in &self.prefixes {
-                level.fmt(f)?;
+        for (title, levels) in [
+            ("filters of prefixes, queried by scans:", &self.prefixes),
+            ("filters for ranges of keys, queried by scans for blocks:", &self.ranges),
+        ] {
+            if !levels.is_empty() {
+                writeln!(f, "{title}")?;
             }
+            levels.iter().try_for_each(|level| level.fmt(f))?;
         }
         if self.fallbacks > 0 {
             let count = self.fallbacks;

@@ -155,6 +155,7 @@ impl Engine {
             scans: ScanStats {
                 block_reads: totals.scan_block_reads,
                 cache_hits: totals.scan_cache_hits,
+                blocks_skipped: totals.ranges.iter().map(|cell| cell.negatives).sum(),
                 entries_skipped: totals.scan_skipped,
                 reseeks: totals.scan_reseeks,
             },
@@ -358,6 +359,7 @@ mod tests {
             "cache_hits",
             "scan_block_reads",
             "scan_cache_hits",
+            "scan_blocks_skipped",
             "scan_entries_skipped",
             "scan_reseeks",
             "prefix_checked",
@@ -410,8 +412,7 @@ mod tests {
             "last_seqno",
         ];
         let text = serde_json::to_string(&Stats::default()).unwrap();
-        let places: Vec<Option<usize>> =
-            names.iter().map(|name| text.find(&format!("\"{name}\":"))).collect();
+        let places: Vec<_> = names.iter().map(|name| text.find(&format!("\"{name}\":"))).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {text}");
         let fields = serde_json::to_value(Stats::default()).unwrap();
         assert_eq!(fields.as_object().map(serde_json::Map::len), Some(names.len()));

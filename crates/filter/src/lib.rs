@@ -140,6 +140,7 @@ mod once;
 mod paired;
 mod partition;
 mod plan;
+mod range;
 #[cfg(test)]
 mod rate_tests;
 mod ribbon;
@@ -156,6 +157,7 @@ pub use format::DecodeError;
 pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
 pub use kind::FilterKind;
 pub use lines::FilterLines;
+pub use range::{BlockEnds, RangeFilter, RangeFilterBuilder, RangeSpec};
 pub use seed::HashSeed;
 pub use size::FilterSize;
 pub use spec::{FilterSpec, ParseSpecError};

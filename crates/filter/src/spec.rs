@@ -420,7 +420,7 @@ pub struct ParseSpecError {
 }
 
 impl ParseSpecError {
-    fn new(message: String) -> Self {
+    pub(crate) fn new(message: String) -> Self {
         Self { message }
     }
 

@@ -205,6 +205,9 @@ impl TableBuilder {
         let bytes = key.len() + value.len();
         if !self.block.is_empty() && !self.block.has_room(&self.sink.out, bytes, trailer, limit) {
             self.finish_block(Some(key))?;
+            if !new_key {
+                self.filters.add_again(key);
+            }
         }
         if new_key {
             self.last_hash = self.options.hash_seed.hash(key);
@@ -409,7 +412,8 @@ impl TableBuilder {
             }
             None => {}
         }
-        filters.finish(|built| self.sink.write_part(built, &mut parts))?;
+        let leaf_ends = || self.index.leaf_ends(self.options.index_leaf_bytes);
+        filters.finish(leaf_ends, |built| self.sink.write_part(built, &mut parts))?;
         self.properties.filters = filters::encode_directory(&parts);
         Ok(self.sink.written - start)
     }

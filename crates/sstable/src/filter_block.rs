@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trommel_filter::Filter;
+use trommel_filter::{Filter, RangeFilter};
 
 use crate::filter_host::PinCharge;
 use crate::format::Handle;
@@ -28,6 +28,8 @@ pub(crate) enum FilterBlock {
     Partitions(PartitionIndex),
     /// A user-defined filter.
     User(OpenUserFilter),
+    /// A filter for ranges of keys, of the data blocks of one leaf of the index.
+    Ranges(Box<RangeFilter>),
 }
 
 impl FilterBlock {
@@ -37,7 +39,7 @@ impl FilterBlock {
         match self {
             Self::Filter(filter) => Verdict::of(filter, hash),
             Self::User(filter) => filter.verdict(key, hash),
-            Self::Partitions(_) => Verdict::UNFILTERED,
+            Self::Partitions(_) | Self::Ranges(_) => Verdict::UNFILTERED,
         }
     }
 
@@ -61,6 +63,7 @@ impl FilterBlock {
             Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),
             Self::Partitions(top) => top.index.heap_bytes() + size_of_val(&*top.cells),
             Self::User(filter) => filter.memory_bytes().max(stored),
+            Self::Ranges(filter) => filter.memory_bytes(),
         };
         FILTER_OVERHEAD_BYTES + heap as u64
     }

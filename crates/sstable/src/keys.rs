@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::compression::zeroed;
 use crate::format::{Fault, Handle};
-use crate::index::Index;
+use crate::index::{At, Index};
 use crate::source::Source;
 use crate::{Error, Table};
 
@@ -21,10 +21,13 @@ const READ_BYTES: usize = 1 << 20;
 /// An event of the scan.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// A user key that differs from the previous one.
-    Key(&'a [u8]),
-    /// The end of a data block, and the separator between it and the next one.
-    BlockEnd { separator: &'a [u8] },
+    /// A user key that differs from the previous one, and the leaf and position of its block.
+    Key(&'a [u8], &'a Index, At),
+    /// The last key of the previous block, whose versions continue in this one.
+    KeyAgain(&'a [u8], &'a Index, At),
+    /// The end of a data block, the separator between it and the next one, and whether it is the
+    /// last of its leaf of the index.
+    BlockEnd { separator: &'a [u8], ends_leaf: bool },
 }
 
 /// Reads the blocks that `leaf` lists, many at a time. Passes each stored block to `take`: its
@@ -69,7 +72,7 @@ impl Table {
         let source = &self.source;
         let (mut entries, mut keys, mut end) = (0, 0, 0);
         let mut last: Vec<u8> = Vec::new();
-        self.index.each_leaf(source, |_, leaf| {
+        self.index.each_leaf(source, |leaf_number, leaf| {
             if leaf.range().0 != end {
                 return Err(self.disagrees("the index leaves do not lie side by side").into());
             }
@@ -78,6 +81,7 @@ impl Table {
                 let at = |fault: Fault| fault.at(&source.path, handle.offset);
                 let shared = source.open_block(buffer, start, handle)?;
                 let block = shared.view();
+                let place = At { leaf: leaf_number, slot };
                 for i in 0..block.count() {
                     let (prefix, suffix) = block.key(i).map_err(at)?;
                     entries += 1;
@@ -86,15 +90,19 @@ impl Table {
                         && last.starts_with(prefix)
                         && last.ends_with(suffix);
                     if is_old {
+                        if i == 0 {
+                            take(Step::KeyAgain(&last, leaf, place))?;
+                        }
                         continue;
                     }
                     last.clear();
                     last.extend_from_slice(prefix);
                     last.extend_from_slice(suffix);
                     keys += 1;
-                    take(Step::Key(&last))?;
+                    take(Step::Key(&last, leaf, place))?;
                 }
-                take(Step::BlockEnd { separator: &leaf.separator(slot) })
+                let ends_leaf = slot + 1 == leaf.len();
+                take(Step::BlockEnd { separator: &leaf.separator(slot), ends_leaf })
             })
         })?;
         let stored = self.properties();

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_filter::{DecodeError, Filter};
+use trommel_filter::{DecodeError, Filter, RangeFilter};
 use trommel_vfs::ReadFile;
 
 use crate::block::Block;
@@ -23,7 +23,7 @@ use crate::index::Index;
 use crate::index_tree::IndexTree;
 use crate::source::Source;
 use crate::table::read_footer;
-use crate::{Error, FilterPart, FilterShape, Properties};
+use crate::{Error, FilterPart, FilterRole, FilterShape, Properties};
 
 /// One range of a table's file: a block with its frame, or the footer.
 #[derive(Debug, Clone)]
@@ -330,6 +330,9 @@ fn read_filter(source: &Source, handle: Handle, part: &FilterPart) -> Result<Blo
         // A user-defined filter cannot be checked here; only the directory has its key count.
         FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
         _ if !part.policy.is_empty() => Ok(0),
+        _ if part.role == FilterRole::Ranges => {
+            RangeFilter::decode(&payload).map(|filter| filter.keys())
+        }
         _ => Filter::decode(&payload).map(|filter| filter.keys()),
     };
     let items = match keys {

@@ -36,6 +36,7 @@ mod many;
 mod parallel_reads;
 mod prefetch_queue;
 mod properties;
+mod range_trial;
 mod salvage;
 pub mod sidecar;
 mod sink;
@@ -56,7 +57,7 @@ pub use filter_host::{FilterHost, FilterState};
 pub use filter_memory::{FilterBytes, FilterMemory};
 pub use filters::{
     FilterFacts, FilterPart, FilterPlan, FilterRole, FilterShape, Filters, PrefixExtractor,
-    prefix_of,
+    ScanRange, prefix_of,
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use many::{Request, get_many};

@@ -24,7 +24,9 @@ use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
 use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
-use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
+use crate::{
+    BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, ScanRange, TableCursor,
+};
 
 /// Bytes that opening reads first, from the end of the file.
 const TAIL_BYTES: u64 = 64 << 10;
@@ -302,6 +304,17 @@ impl Table {
     #[inline]
     pub fn cursor(&self, options: ScanOptions) -> TableCursor {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
+    }
+
+    /// If the table has a filter for ranges, lets `cursor`, which was not moved yet, skip blocks
+    /// that hold nothing of `range`: it yields all entries of the range, and an arbitrary part of
+    /// the others. A search must begin in the range, and a movement to the first or last entry may
+    /// be one to that of the range.
+    #[cold]
+    pub fn gate(&self, cursor: &mut TableCursor, range: Arc<dyn ScanRange>) {
+        if let Some(ranges) = self.filters.ranges() {
+            cursor.skip_blocks(ranges, range);
+        }
     }
 
     /// Approximate bytes of data blocks before `key`. Reads an index leaf that is not in memory; if

@@ -17,6 +17,8 @@ pub enum FilterLabel {
     BuiltIn(FilterKind),
     /// A filter of a user-defined policy.
     User,
+    /// A filter for ranges of keys.
+    Ranges,
 }
 
 impl FilterLabel {
@@ -25,6 +27,7 @@ impl FilterLabel {
         match self {
             Self::BuiltIn(kind) => kind.name(),
             Self::User => "user",
+            Self::Ranges => "infix",
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::block::{Block, tag_of};
 use crate::filter_host::FilterState;
 use crate::filters::{Filters, PrefixExtractor, Watch};
 use crate::format::{BlockKind, FEATURE_MERGES, FOOTER_BYTES, Fault, Footer, Handle};
-use crate::index::Index;
+use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
 use crate::keys::each_stored;
 use crate::{Error, Properties, Table, TableContents};
@@ -103,7 +103,7 @@ impl Table {
         index.each_leaf(source, |i, leaf| {
             verifier.check_leaf(leaf, end, &index, i)?;
             end = leaf.range().1;
-            verifier.leaf(leaf, &mut take)
+            verifier.leaf(&index, i, leaf, &mut take)
         })?;
         let at_properties = footer.properties_offset();
         let (entries, keys, foreign_filter) = verifier
@@ -193,6 +193,8 @@ impl<'a> Verifier<'a> {
     /// Checks the blocks of one leaf, read many at a time, and passes their entries to `take`.
     fn leaf<E: From<Error>>(
         &mut self,
+        tree: &IndexTree,
+        i: usize,
         leaf: &Index,
         take: &mut impl FnMut(EntryRef<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -202,8 +204,11 @@ impl<'a> Verifier<'a> {
             let block = shared.view();
             let at = |fault: Fault| fault.at(&source.path, handle.offset);
             self.begin_block(&block).map_err(at)?;
+            let place = (tree, leaf, At { leaf: i, slot });
             for i in 0..block.count() {
-                take(self.entry(&block, i).map_err(at)?)?;
+                let entry = self.entry(&block, i).map_err(at)?;
+                take(entry)?;
+                self.check_range(place).map_err(at)?;
             }
             self.end_block(leaf.separator(slot)).map_err(at)?;
             Ok(())
@@ -284,6 +289,17 @@ impl<'a> Verifier<'a> {
         }
         let key = self.last.as_ref().map_or(&[][..], |(key, _)| key);
         Ok(EntryRef { key, seqno, kind, value })
+    }
+
+    /// Queries the filter for ranges for that of the last key only, in the block of `place`.
+    fn check_range(&self, (tree, leaf, at): (&IndexTree, &Index, At)) -> Result<(), Fault> {
+        let Some((filters, (key, _))) = self.filters.as_ref().zip(self.last.as_ref()) else {
+            return Ok(());
+        };
+        if filters.may_hold_at(tree, leaf, at, key) {
+            return Ok(());
+        }
+        Err(Fault::Damaged("the filter for ranges denies a key that the table holds"))
     }
 
     /// Queries the prefix filter for the prefix of the next key.

@@ -36,6 +36,7 @@ mod fill;
 mod held;
 mod menu;
 mod price;
+mod ranges;
 mod rules;
 mod solver;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use curve::{bytes, rate};
 pub use error::TuningError;
 pub use held::{Held, to_drop};
 pub use price::{Offer, Price};
+pub use ranges::{RangeDemand, RangePlan};
 pub use rules::{Rule, Rules};
 pub use solver::{Plan, Solver};
 pub use tree::{BASE_LEVEL_GROWTH, MEMTABLE_OVERHEAD, Run, Table, Tree};

@@ -130,6 +130,9 @@ pub(crate) fn run(
             let unused = Value::Count(report.unused_prefix_filters);
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
+        if !report.ranges.is_empty() {
+            output.rows("ranges", &COLUMNS, report.ranges.iter().filter(wanted))?;
+        }
         if args.level.is_none() {
             write_keyspaces(db, args.probes.probe, session, &mut output)?;
         }

@@ -182,10 +182,54 @@ pub struct FilterAdvice {
     pub now: FilterFigures,
     /// The expected effect of the recommended filters.
     pub advised: FilterFigures,
+    /// Filters for ranges, if enough scans of ranges found nothing.
+    pub ranges: Option<RangeAdvice>,
     /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), if the filters
     /// should change. A budget stays a budget, of the requested bytes: the tables get its current
     /// choice by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or when they are compacted.
     pub policy: Option<FilterPolicy>,
+}
+
+/// Whether filters for ranges of keys would pay, and what they would cost.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RangeAdvice {
+    /// Scans of a bounded range that found nothing since the counters were reset: those of
+    /// iterators (not of cursors), [`Db::range`](crate::Db::range) and
+    /// [`Db::prefix`](crate::Db::prefix).
+    pub empty_scans: u64,
+    /// Blocks that such a scan would read without filters for ranges.
+    pub blocks: f64,
+    /// The share of these blocks that it would read with the recommended ones.
+    pub share: f64,
+    /// Bytes of the present filters for ranges.
+    pub bytes_now: u64,
+    /// Bytes of the recommended ones: those in which a byte saves as many reads as the last one in
+    /// the filters of keys.
+    pub bytes: u64,
+    /// The present policy with the recommended filters for ranges.
+    pub policy: FilterPolicy,
+}
+
+impl fmt::Display for RangeAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { empty_scans, blocks, share, bytes_now, bytes, policy } = self;
+        write!(
+            f,
+            "ranges: {empty_scans} scans found nothing, and read {blocks:.2} blocks each without "
+        )?;
+        write!(f, "filters for ranges; ")?;
+        match bytes {
+            0 => write!(f, "a byte saves more reads in the filters of keys than it would there"),
+            _ => write!(
+                f,
+                "{policy} would save {:.1}% of these reads, for {} ({} now)",
+                100.0 * (1.0 - share),
+                words::amount(*bytes),
+                words::amount(*bytes_now)
+            ),
+        }
+    }
 }
 
 impl Engine {
@@ -235,6 +279,7 @@ impl fmt::Display for FilterAdvice {
         for level in &self.levels {
             writeln!(f, "L{}: {}", level.level, level.reason)?;
         }
-        f.write_str(&self.summary())
+        f.write_str(&self.summary())?;
+        self.ranges.as_ref().map_or(Ok(()), |ranges| write!(f, "\n{ranges}"))
     }
 }

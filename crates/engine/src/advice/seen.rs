@@ -20,11 +20,11 @@
 
 use std::sync::Arc;
 
-use trommel_filter::{FilterKind, FilterSpec};
-use trommel_sstable::{FilterFacts, FilterLabel};
-use trommel_tuning::{Cost, Visited, Visits};
+use trommel_filter::{FilterKind, FilterSpec, RangeSpec};
+use trommel_sstable::{FilterFacts, FilterLabel, Filters};
+use trommel_tuning::{Cost, RangeDemand, Visited, Visits};
 
-use crate::counters::Totals;
+use crate::counters::{FilterTotals, Totals};
 use crate::engine::Engine;
 use crate::filter_policy::FilterPolicy;
 use crate::reach::Reach;
@@ -33,6 +33,14 @@ use crate::version::logical_level;
 
 /// Lookups of one sort that must have been counted for the count to be used.
 const ENOUGH: u64 = 1000;
+/// Empty scans that must have been counted before there is advice on filters for ranges.
+pub(super) const SCANS_FOR_ADVICE: u64 = 1000;
+/// Bits per key of the filter for ranges that is tried.
+const TRIAL_BITS: f64 = 8.0;
+
+fn trial_spec() -> RangeSpec {
+    RangeSpec::new(TRIAL_BITS).unwrap_or(RangeSpec::NONE)
+}
 
 /// The counters of all lookups.
 #[derive(Debug, Clone)]
@@ -47,6 +55,10 @@ pub(super) struct Seen {
     pub(super) spares_last: bool,
     /// The policy, if it is a budget, which chooses by itself.
     pub(super) budget: Option<FilterPolicy>,
+    /// The policy.
+    pub(super) policy: FilterPolicy,
+    /// Scans of ranges that found nothing.
+    pub(super) empty_scans: u64,
 }
 
 /// A level and its counters.
@@ -56,6 +68,12 @@ pub(super) struct SeenLevel {
     pub(super) tables: Vec<SeenTable>,
     absent: u64,
     hits: u64,
+    /// Blocks that held nothing of a scan's range, read or skipped.
+    empty_blocks: u64,
+    /// The answers of its filters for ranges.
+    ranges: FilterTotals,
+    /// The rate that one of [`TRIAL_BITS`] would state of its largest table, if it has none.
+    trial: Option<f64>,
 }
 
 /// A table with its filter.
@@ -68,6 +86,8 @@ pub(super) struct SeenTable {
     /// like existing ones.
     reach: f64,
     facts: FilterFacts,
+    /// Its filter for ranges.
+    ranges: FilterFacts,
 }
 
 /// What one lookup does on a level.
@@ -96,6 +116,9 @@ impl Seen {
             let Some(last) = levels.last_mut() else { continue };
             last.tables.extend(run.iter().map(|file| SeenTable::of(engine, &reach, file)));
             last.count(physical, &totals);
+            if totals.empty_scans >= SCANS_FOR_ADVICE {
+                last.try_ranges(engine, run);
+            }
         }
         let hits: u64 = levels.iter().map(|level| level.hits).sum();
         // A lookup answered by a memtable reaches no table: it is neither a hit nor a miss here.
@@ -103,7 +126,9 @@ impl Seen {
         let options = engine.options.load();
         let spares_last = !options.filtering.filters_on_last_level;
         let budget = options.filters.budget().map(|_| options.filters.clone());
-        Self { levels, lookups: missing + hits, missing, spares_last, budget }.without_empty()
+        let (policy, empty_scans) = (options.filters.clone(), totals.empty_scans);
+        let lookups = missing + hits;
+        Self { levels, lookups, missing, spares_last, budget, policy, empty_scans }.without_empty()
     }
 
     /// Levels without keys need no advice; their hits were of keys that have moved to other levels.
@@ -151,6 +176,8 @@ impl SeenLevel {
             self.absent += cell.negatives + cell.false_positives;
             self.hits += cell.true_positives;
         }
+        self.empty_blocks += totals.empty_blocks[physical];
+        self.ranges.add(&totals.ranges[physical]);
     }
 
     /// Keys of its tables.
@@ -166,6 +193,51 @@ impl SeenLevel {
     /// Bytes of its filters.
     pub(super) fn filter_bytes(&self) -> u64 {
         self.tables.iter().map(SeenTable::filter_bytes).sum()
+    }
+
+    /// Bytes of its filters for ranges.
+    pub(super) fn range_bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.ranges.bytes).sum()
+    }
+
+    /// What empty scans do here, for each of `lookups` lookups.
+    pub(super) fn range_demand(&self, lookups: u64) -> RangeDemand {
+        let blocks = self.empty_blocks as f64 / lookups.max(1) as f64;
+        RangeDemand { level: self.level, keys: self.keys(), blocks, crowded: self.crowded() }
+    }
+
+    /// The share of these blocks that filters for ranges let pass, whatever their size: by what
+    /// the present ones have let pass, by what they state, or by a trial.
+    fn crowded(&self) -> f64 {
+        let filtered = || self.tables.iter().filter(|table| table.ranges.keys > 0);
+        let keys: u64 = filtered().map(|table| table.ranges.keys).sum();
+        let mean = |of: fn(&FilterFacts) -> f64| {
+            let sum: f64 =
+                filtered().map(|table| table.ranges.keys as f64 * of(&table.ranges)).sum();
+            sum / keys as f64
+        };
+        if keys == 0 {
+            return self.trial.map_or(0.0, |rate| RangeDemand::crowded_at(rate, trial_spec()));
+        }
+        let FilterTotals { negatives, false_positives, .. } = self.ranges;
+        let empty = negatives + false_positives;
+        let rate = match empty >= ENOUGH {
+            true => false_positives as f64 / empty as f64,
+            false => mean(|facts| facts.expected),
+        };
+        let spec = RangeSpec::new(mean(|facts| facts.bits_requested)).unwrap_or(RangeSpec::NONE);
+        RangeDemand::crowded_at(rate, spec)
+    }
+
+    /// Tries a filter for ranges on the largest table of `run`, if it has none and scans have read
+    /// blocks there in vain.
+    fn try_ranges(&mut self, engine: &Engine, run: &[Arc<TableFile>]) {
+        if self.range_bytes() > 0 || self.empty_blocks == 0 {
+            return;
+        }
+        let largest = run.iter().max_by_key(|file| file.keys);
+        let reader = largest.and_then(|file| engine.files.tables.reader(file).ok());
+        self.trial = reader.and_then(|table| table.range_rate(trial_spec()).ok());
     }
 
     /// Tables that one of the `passing` lookups, which find nothing here, reaches.
@@ -264,9 +336,11 @@ impl SeenTable {
     /// A table that cannot be opened counts as unfiltered.
     fn of(engine: &Engine, reach: &Reach<'_>, file: &Arc<TableFile>) -> Self {
         let reader = engine.files.tables.reader(file);
-        let facts = reader.map_or(FilterFacts::NONE, |table| table.filters().facts());
+        let filters = reader.as_ref().ok().map(|table| table.filters());
+        let facts = filters.map_or(FilterFacts::NONE, Filters::facts);
+        let ranges = filters.map_or(FilterFacts::NONE, Filters::range_facts);
         let (keys, valued_keys) = (file.keys, file.valued_keys());
-        Self { keys, valued_keys, reach: reach.share(file), facts }
+        Self { keys, valued_keys, reach: reach.share(file), facts, ranges }
     }
 
     /// Its filter, if it is built in.

@@ -2,12 +2,13 @@
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_tuning::{
-    Budget, ByLevel, Cost, LevelPlan, Rule, Rules, TuningError, Visited, Workload,
+    Budget, ByLevel, Cost, LevelPlan, Price, RangePlan, Rule, Rules, TuningError, Visited, Workload,
 };
 
-use super::seen::{Flow, Seen, SeenLevel};
+use super::seen::{Flow, SCANS_FOR_ADVICE, Seen, SeenLevel};
 use super::{
     AdviceOptions, AdviceVerdict, FilterAdvice, FilterFigures, LOOKUPS_FOR_ADVICE, LevelAdvice,
+    RangeAdvice,
 };
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
@@ -16,6 +17,8 @@ use crate::filter_policy::FilterPolicy;
 const NEGLIGIBLE: f64 = 1e-5;
 /// Bits per key if there are no filters yet.
 const FIRST_BITS: f64 = 10.0;
+/// The share of the bytes of filters of keys whose worth is the price of a byte.
+const LAST_BYTES: f64 = 0.05;
 /// The share of the wasted reads or the bytes that must be saved for a change to be worth it.
 const WORTH: f64 = 0.05;
 
@@ -51,16 +54,31 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
         levels: Vec::new(),
         now: FilterFigures::default(),
         advised: FilterFigures::default(),
+        ranges: None,
         policy: None,
     };
     if seen.levels.is_empty() {
         advice.verdict = AdviceVerdict::NoTables;
     } else if seen.lookups < LOOKUPS_FOR_ADVICE {
         advice.verdict = AdviceVerdict::TooFewLookups;
+        if seen.empty_scans >= SCANS_FOR_ADVICE {
+            // The worth of a byte in the filters of keys is not known.
+            advice.ranges = Some(ranges(seen, least_price(budget_bytes)?));
+        }
     } else {
         let flows = seen.flows(misses, &options.read_costs);
-        let plan = choose(seen, &flows, budget_bytes)?;
+        let by_level = by_level(seen, &flows)?;
+        // A budget pays for filters for ranges first.
+        let of_ranges: u64 = seen.levels.iter().map(SeenLevel::range_bytes).sum();
+        let for_keys = match seen.budget {
+            Some(_) => budget_bytes.saturating_sub(of_ranges),
+            None => budget_bytes,
+        };
+        let plan = choose(&by_level, &flows, for_keys)?;
         advice.fill(seen, &flows, &plan, options.budget);
+        if seen.empty_scans >= SCANS_FOR_ADVICE {
+            advice.ranges = Some(ranges(seen, price_of(&by_level, for_keys)?));
+        }
     }
     Ok(advice)
 }
@@ -74,8 +92,8 @@ fn check_costs(costs: &[(usize, f64)]) -> Result<(), TuningError> {
     Ok(())
 }
 
-/// The filter of each level within the budget, without bits that save next to nothing.
-fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
+/// The choices for each level.
+fn by_level(seen: &Seen, flows: &[Flow]) -> Result<ByLevel, TuningError> {
     let mut rules = Rules::default();
     for level in &seen.levels {
         // The kind was chosen for unknown reasons, so it stays.
@@ -84,7 +102,45 @@ fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningE
     }
     let tables: Vec<Visited> =
         seen.levels.iter().zip(flows).flat_map(|(level, flow)| level.visited(flow)).collect();
-    let by_level = ByLevel::new(&rules, &tables);
+    Ok(ByLevel::new(&rules, &tables))
+}
+
+/// The price of the last bytes that the filters of keys get.
+fn price_of(by_level: &ByLevel, budget: u64) -> Result<Price, TuningError> {
+    let less = (budget as f64 * (1.0 - LAST_BYTES)) as u64;
+    let cost = |bytes| by_level.solve(bytes).map(|plan| plan.cost.wasted_cost);
+    let saved = cost(less)? - cost(budget)?;
+    let price = saved / budget.saturating_sub(less).max(1) as f64;
+    Price::new(price.max(least_price(budget)?.per_byte()))
+}
+
+/// The price at which as many bytes as a budget has are worth the reads that are not worth bytes.
+fn least_price(budget: u64) -> Result<Price, TuningError> {
+    Price::new(NEGLIGIBLE / budget.max(1) as f64)
+}
+
+/// The filters for ranges that are worth their bytes at this price.
+fn ranges(seen: &Seen, price: Price) -> RangeAdvice {
+    let levels = seen.levels.iter();
+    // Without lookups, as if there were one for each scan.
+    let lookups = if seen.lookups < LOOKUPS_FOR_ADVICE { seen.empty_scans } else { seen.lookups };
+    let demands: Vec<_> = levels.clone().map(|level| level.range_demand(lookups)).collect();
+    let plan = RangePlan::at(&demands, price);
+    let all: f64 = demands.iter().map(|demand| demand.blocks).sum();
+    let rules = plan.levels.iter().map(|(level, spec)| (*level, *spec));
+    let last = seen.levels.last().map_or(0, |level| level.level);
+    RangeAdvice {
+        empty_scans: seen.empty_scans,
+        blocks: all * lookups as f64 / seen.empty_scans.max(1) as f64,
+        share: if all > 0.0 { plan.wasted_reads / all } else { 1.0 },
+        bytes_now: levels.map(SeenLevel::range_bytes).sum(),
+        bytes: plan.bytes,
+        policy: seen.policy.clone().with_ranges(rules, last),
+    }
+}
+
+/// The filter of each level: what the budget buys, without bits that save next to nothing.
+fn choose(by_level: &ByLevel, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
     let plan = by_level.solve(budget)?;
     let smaller = by_level.cheapest(plan.cost.wasted_cost + negligible(flows));
     Ok(if smaller.cost.filter_bytes < plan.cost.filter_bytes { smaller } else { plan })
@@ -130,7 +186,7 @@ impl FilterAdvice {
             self.policy = match (&seen.budget, wanted) {
                 (Some(policy), Some(budget)) => Some(policy.with_budget(budget)),
                 (Some(policy), None) => Some(policy.clone()),
-                (None, _) => policy(&self.levels),
+                (None, _) => policy(&self.levels).map(|policy| policy.with_ranges_of(&seen.policy)),
             };
         }
         self.give_reasons(seen);

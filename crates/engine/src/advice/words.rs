@@ -184,7 +184,7 @@ fn unfiltered(level: &LevelAdvice, share: &Share, is_last: bool) -> String {
 }
 
 /// Formats a number of bytes. Less than a KiB is not rounded to KiB, or it would read as nothing.
-fn amount(bytes: u64) -> String {
+pub(super) fn amount(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         _ => format!("{:.1} KiB", bytes as f64 / 1024.0),

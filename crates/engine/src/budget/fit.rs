@@ -68,6 +68,8 @@ impl Engine {
         limit: u64,
     ) -> Vec<Waiting> {
         let built_for_planned = self.statistics.budget_history.built_for_planned();
+        let options = self.options.load();
+        let last = version.tables().last().map_or(0, |(level, _)| logical_level(version, level).0);
         let tables = version.tables().zip(held).enumerate();
         let mut candidates: Vec<Candidate<'_>> = tables
             .filter(|(_, (_, held))| held.bytes > 0)
@@ -84,7 +86,8 @@ impl Engine {
             let Ok(usual) = raised(terms.offer.price(), step) else { break };
             for it in &mut candidates {
                 let price = if step > 0 { usual } else { terms.offer.of(it.table.number) };
-                aim(it, &terms.solver, price, built_for_planned);
+                let of_ranges = options.range_bytes(it.level, it.level == last, it.table.keys);
+                aim(it, &terms.solver, price, (built_for_planned, of_ranges));
             }
             let all: u64 = candidates.iter().map(|it| it.takes).sum();
             if all <= limit || usual.per_byte().is_infinite() {
@@ -105,12 +108,19 @@ impl Engine {
 
 /// Sets the target of the candidate to the best choice at `price`, if that is smaller than its
 /// filter.
-fn aim(it: &mut Candidate<'_>, solver: &Solver, price: Price, built_for_planned: f64) {
+fn aim(
+    it: &mut Candidate<'_>,
+    solver: &Solver,
+    price: Price,
+    (built_for_planned, of_ranges): (f64, u64),
+) {
     let keys = it.table.keys;
     it.to = solver.choose_near(it.level, keys, it.held.weight, price);
-    let takes = match bytes(it.to, keys) {
-        0 => 0,
-        planned => (planned as f64 * built_for_planned) as u64 + FILTER_OVERHEAD_BYTES,
+    let takes = match (bytes(it.to, keys), of_ranges) {
+        (0, 0) => 0,
+        (planned, _) => {
+            (planned as f64 * built_for_planned) as u64 + of_ranges + FILTER_OVERHEAD_BYTES
+        }
     };
     let is_less = takes + takes / LEAST_GAIN * 2 < it.held.bytes;
     it.takes = if is_less { takes } else { it.held.bytes };

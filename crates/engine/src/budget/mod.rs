@@ -25,6 +25,9 @@
 //! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
 //! unusable, the filters that replace it are counted.
 //!
+//! Filters for ranges count as well: the policy sets them beside the budget, their bytes are taken
+//! off first, and the filters of keys share the rest.
+//!
 //! Filters that keyspaces set for themselves count, but are neither chosen nor made smaller here:
 //! their bytes are taken off first, and the other tables share the rest ([`own`]).
 //!
@@ -66,6 +69,7 @@ use crate::engine::Engine;
 use crate::env;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
+use crate::options::Options;
 use crate::purpose::Purpose;
 use crate::rebuild_queue::Waiting;
 use crate::sync::lock;
@@ -156,7 +160,8 @@ impl Engine {
         let filters_last = self.options.load().filtering.filters_on_last_level;
         let solver = Solver::new(budget.rules(shape.last, filters_last));
         let all = budget.budget().bytes(shape.planned_keys + shape.own.keys).saturating_add(more);
-        let all = all.saturating_sub(shape.own.bytes);
+        let of_ranges = shape.range_bytes(&self.options.load());
+        let all = all.saturating_sub(shape.own.bytes + of_ranges);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.statistics.budget_history.built_for_planned()) as u64;
@@ -199,7 +204,10 @@ impl Engine {
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
         let limit = budget.budget().bytes(shape.keys + shape.own.keys);
-        let limit = limit.saturating_sub(shape.own.bytes);
+        let options = self.options.load();
+        let is_last = level > 0 && level == shape.last;
+        let of_ranges = purpose.tables() * options.range_bytes(level, is_last, keys);
+        let limit = limit.saturating_sub(shape.own.bytes + of_ranges);
         let built_for_planned = self.statistics.budget_history.built_for_planned();
         let takes = |spec: FilterSpec| {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
@@ -219,7 +227,12 @@ impl Engine {
         let stays = |(_, table): &(usize, &Arc<TableFile>)| !purpose.replaces(table);
         let staying = version.tables().filter(stays).zip(shape.weights(&workload));
         let chosen = staying.filter(|((_, table), _)| !shape.own.has(table));
-        let held: Vec<Held> = chosen.map(|((_, table), w)| held(budget, table, w)).collect();
+        let held: Vec<Held> = chosen
+            .map(|((physical, table), w)| {
+                let is_last = logical_level(version, physical).1;
+                held(budget, &options, is_last, table, w)
+            })
+            .collect();
         // The reads wasted by a choice and by the filters dropped for it.
         let wasted = |spec: FilterSpec| {
             let Some(left) = limit.checked_sub(takes(spec)) else { return f64::INFINITY };
@@ -352,8 +365,10 @@ impl Engine {
             return Excess::default();
         };
         let weights = shape.weights(&terms.workload);
+        let options = self.options.load();
         let held = version.tables().zip(weights).map(|((level, table), weight)| {
-            let held = held(budget, table, weight);
+            let is_last = logical_level(version, level).1;
+            let held = held(budget, &options, is_last, table, weight);
             let is_chosen = counts(level) && !shape.own.has(table);
             Held { bytes: if is_chosen { held_bytes(table) } else { 0 }, ..held }
         });
@@ -434,8 +449,16 @@ struct Terms {
 
 /// The filter of `table`, whose wasted reads would cost `weight` without it. The manifest does not
 /// record its kind, so its rate is estimated from its bytes.
-fn held(budget: &FilterBudget, table: &TableFile, weight: f64) -> Held {
-    let bits = table.built_bytes() as f64 * 8.0 / table.keys.max(1) as f64;
+fn held(
+    budget: &FilterBudget,
+    options: &Options,
+    is_last: bool,
+    table: &TableFile,
+    weight: f64,
+) -> Held {
+    let of_ranges = options.range_bytes(table.filters.built_for.into(), is_last, table.keys);
+    let of_keys = table.built_bytes().saturating_sub(of_ranges);
+    let bits = of_keys as f64 * 8.0 / table.keys.max(1) as f64;
     let kind = budget.kinds().first().copied().unwrap_or(FilterKind::Paired);
     let spec = FilterSpec::new(kind, bits.min(64.0));
     let rate = spec.map_or(1.0, |spec| rate(spec, table.keys));

@@ -73,7 +73,9 @@ impl Engine {
                 id = id_of(entry.key);
                 let filters = &self.options.for_key(entry.key).filters;
                 let is_own = filters.budget().is_none();
-                own_bits = is_own.then(|| filters.for_level(0, false).bits_per_key());
+                let of_ranges = filters.ranges_for_level(0, false).bits_per_key();
+                let all_bits = filters.for_level(0, false).bits_per_key() + of_ranges;
+                own_bits = is_own.then_some(all_bits);
             }
             if let Some(own_bits) = own_bits {
                 let is_valued = entry.kind != EntryKind::Delete;

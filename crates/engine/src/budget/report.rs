@@ -207,6 +207,7 @@ impl Engine {
             return None;
         }
         let own = self.own_filters(version);
+        let options = self.options.load();
         let shape = TreeShape::of(version, self.outlook(version, own)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
@@ -241,7 +242,9 @@ impl Engine {
             let level = logical_level(version, physical).0;
             let price = terms.offer.of(table.number);
             let planned = terms.solver.choose_near(level, table.keys, weight, price);
-            report.add(budget, planned, (level, table, *facts), weight);
+            let is_last = level > 0 && level == shape.last;
+            let of_ranges = options.range_bytes(level, is_last, table.keys);
+            report.add(budget, (planned, of_ranges), (level, table, *facts), weight);
             let price = richer.offer.of(table.number);
             let larger = richer.solver.choose_near(level, table.keys, weight, price);
             report.value.saved_by_a_mib +=
@@ -265,7 +268,7 @@ impl BudgetReport {
     fn add(
         &mut self,
         budget: &FilterBudget,
-        planned: FilterSpec,
+        (planned, of_ranges): (FilterSpec, u64),
         (level, table, facts): (usize, &TableFile, FilterFacts),
         weight: f64,
     ) {
@@ -278,7 +281,7 @@ impl BudgetReport {
             keys: table.keys,
             built_bytes: table.built_bytes(),
             planned,
-            planned_bytes: bytes(planned, table.keys),
+            planned_bytes: bytes(planned, table.keys) + of_ranges,
             is_dropped,
             wasted_reads: weight * (built_rate - planned_rate),
             reason: DriftReason::AsPlanned,

@@ -22,6 +22,7 @@ use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 use super::own::OwnFilters;
 use crate::levels::LEVELS;
 use crate::live_keys::{KeyCount, LiveKeys};
+use crate::options::Options;
 use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
@@ -167,6 +168,15 @@ impl TreeShape {
 
     pub(super) fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    /// Bytes of the filters for ranges that `options` give its tables, expected ones included.
+    pub(super) fn range_bytes(&self, options: &Options) -> u64 {
+        let of_table = |(level, table): (usize, &Table)| {
+            let is_last = level > 0 && level == self.last;
+            options.range_bytes(level, is_last, table.keys).saturating_mul(table.alike)
+        };
+        self.tree.tables().map(of_table).sum()
     }
 
     /// The level that the job writes to, and the cost of wasted reads of each of its tables without

@@ -2,10 +2,10 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, RangeSpec};
 use trommel_tuning::Budget;
 
-use super::{FilterBudget, FilterPolicy, LevelRule, Levels, PolicyForm};
+use super::{FilterBudget, FilterPolicy, LevelRule, Levels, PolicyForm, RangeRule};
 use crate::levels::LEVELS;
 
 impl FilterPolicy {
@@ -25,23 +25,25 @@ impl FilterPolicy {
     /// ```
     #[must_use]
     pub fn on_levels(self, levels: impl RangeBounds<usize>, spec: FilterSpec) -> Self {
-        let deepest = LEVELS - 1;
-        let from = match levels.start_bound() {
-            Bound::Included(from) => *from,
-            Bound::Excluded(before) => before.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let to = match levels.end_bound() {
-            Bound::Included(to) => Some(*to),
-            Bound::Excluded(0) => return self,
-            Bound::Excluded(end) => Some(end - 1),
-            Bound::Unbounded => None,
-        };
-        if from > to.unwrap_or(deepest).min(deepest) {
-            return self;
+        match levels_of(levels) {
+            Some(levels) => self.with_rule(levels, spec),
+            None => self,
         }
-        let to = to.filter(|to| *to < deepest).map(|to| to as u8);
-        self.with_rule(Levels::Range { from: from as u8, to }, spec)
+    }
+
+    /// The same policy, with this filter for ranges of keys on the levels of a range, as
+    /// [`FilterPolicy::on_levels`].
+    ///
+    /// ```
+    /// use trommel::{FilterPolicy, RangeSpec};
+    /// let policy = FilterPolicy::default().ranges_on_levels(1.., RangeSpec::new(6.0)?);
+    /// assert_eq!(policy, "L0=paired:16,L1-=paired:12,ranges.L1-=infix:6".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ranges_on_levels(mut self, levels: impl RangeBounds<usize>, spec: RangeSpec) -> Self {
+        self.ranges.extend(levels_of(levels).map(|levels| RangeRule { levels, spec }));
+        self
     }
 
     /// The same policy, with this filter on the deepest level that holds data, unless that is level
@@ -84,7 +86,7 @@ impl FilterPolicy {
     }
 
     fn of_budget(budget: Budget) -> Self {
-        Self { choice: PolicyForm::Budget(FilterBudget::new(budget)) }
+        Self::of(PolicyForm::Budget(FilterBudget::new(budget)))
     }
 
     fn with_rule(self, levels: Levels, spec: FilterSpec) -> Self {
@@ -93,8 +95,29 @@ impl FilterPolicy {
             PolicyForm::Budget(_) => Vec::new(),
         };
         rules.push(LevelRule { levels, spec });
-        Self { choice: PolicyForm::Rules(rules) }
+        Self { choice: PolicyForm::Rules(rules), ranges: self.ranges }
     }
+}
+
+/// The levels of a range of numbers; `None` if there are none.
+fn levels_of(levels: impl RangeBounds<usize>) -> Option<Levels> {
+    let deepest = LEVELS - 1;
+    let from = match levels.start_bound() {
+        Bound::Included(from) => *from,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let to = match levels.end_bound() {
+        Bound::Included(to) => Some(*to),
+        Bound::Excluded(0) => return None,
+        Bound::Excluded(end) => Some(end - 1),
+        Bound::Unbounded => None,
+    };
+    if from > to.unwrap_or(deepest).min(deepest) {
+        return None;
+    }
+    let to = to.filter(|to| *to < deepest).map(|to| to as u8);
+    Some(Levels::Range { from: from as u8, to })
 }
 
 #[cfg(test)]

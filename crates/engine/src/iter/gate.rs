@@ -1,4 +1,4 @@
-//! Skips tables in a range scan by their prefix filters.
+//! Skips tables in a range scan by their prefix filters, and blocks by filters for ranges.
 //!
 //! 1. The range `from..to` is within one prefix `p` if `from` has the prefix `p` and `to` is not
 //!    after the end of `p`, the first key after all those that begin with `p`. Then each of its
@@ -15,19 +15,23 @@
 //!    first or the last key of the range, its positive is known to be true or false. A scan that
 //!    begins in the middle does not settle this, and then a negative is not counted either, or the
 //!    measured rate would be too low.
+//! 5. Filters for ranges are queried by the cursors of tables, once for each block at an end of the
+//!    range: [`LevelRange`] gives them the bounds and counts what they answer.
 //!
 //! A gated scan yields all of its range, and an arbitrary part of the keys outside it, which
 //! callers must ignore.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trommel_base::SeqNo;
 use trommel_filter::HashSeed;
-use trommel_sstable::Verdict;
+use trommel_sstable::{ScanRange, TableCursor, Verdict};
 
 use crate::bounds::{Bounds, SharedBounds};
 use crate::engine::Engine;
+use crate::levels::LEVELS;
 use crate::prefix::Prefix;
 use crate::version::Reader;
 
@@ -35,9 +39,20 @@ use crate::version::Reader;
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
-    /// The configured extractor, and the prefix of the range according to it.
-    set: Option<(Prefix, RangePrefix)>,
+    probe: Probe,
+    /// Blocks that were skipped on each level, if cursors query filters for ranges.
+    skipped_blocks: Option<Box<[AtomicU64; LEVELS]>>,
     has_skipped: AtomicBool,
+}
+
+/// The prefix to probe filters for.
+enum Probe {
+    /// None: the range is not within one.
+    Never,
+    /// That of the configured extractor.
+    Configured(Prefix, RangePrefix),
+    /// That of each table's own extractor.
+    Stored,
 }
 
 /// A prefix to probe filters for: the first bytes of the range's first key.
@@ -48,25 +63,56 @@ struct RangePrefix {
 }
 
 impl RangeGate {
-    /// The gate of a scan over `bounds`; `None` if no table can be skipped.
+    /// The gate of a scan over `bounds`; `None` if no table and no block can be skipped.
+    #[inline]
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
-        let set = match engine.options.extractor_for(&bounds.from) {
+        let by_block = engine.files.tables.have_ranges() && !bounds.are_all();
+        let probe = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
-                let range_prefix = one_prefix(bounds, &extractor, engine.files.hash_seed)?;
-                Some((extractor, range_prefix))
+                let prefix = one_prefix(bounds, &extractor, engine.files.hash_seed);
+                prefix.map_or(Probe::Never, |prefix| Probe::Configured(extractor, prefix))
             }
-            None if bounds.from.is_empty() => return None,
-            None => None,
+            None if bounds.from.is_empty() => Probe::Never,
+            None => Probe::Stored,
         };
-        Some(Arc::new(Self {
-            engine: Arc::clone(engine),
-            bounds: bounds.clone(),
-            set,
-            has_skipped: AtomicBool::new(false),
-        }))
+        let is_needed = by_block || !matches!(probe, Probe::Never);
+        is_needed.then(|| Self::made(engine, bounds, probe, by_block))
     }
 
-    /// Whether a table was skipped.
+    #[inline(never)]
+    fn made(
+        engine: &Arc<Engine>,
+        bounds: &SharedBounds,
+        probe: Probe,
+        by_block: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            bounds: bounds.clone(),
+            probe,
+            skipped_blocks: by_block.then(Box::default),
+            has_skipped: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether `table` has filters that the scan queries.
+    pub(crate) fn concerns(&self, table: &Reader) -> bool {
+        let filters = table.filters();
+        !matches!(self.probe, Probe::Never) && filters.prefixes_part().is_some()
+            || self.skipped_blocks.is_some() && filters.have_ranges()
+    }
+
+    /// Blocks that filters for ranges have made the scan skip on `level`.
+    pub(super) fn skipped_blocks(&self, level: usize) -> u64 {
+        self.skipped_on(level).map_or(0, |blocks| blocks.load(Ordering::Relaxed))
+    }
+
+    fn skipped_on(&self, level: usize) -> Option<&AtomicU64> {
+        self.skipped_blocks.as_ref()?.get(level)
+    }
+
+    /// Whether a table was skipped. (Skipped blocks are no reason to mistrust a scan: users have no
+    /// part in filters for ranges.)
     pub(super) fn has_skipped(&self) -> bool {
         self.has_skipped.load(Ordering::Relaxed)
     }
@@ -74,9 +120,10 @@ impl RangeGate {
     /// Probes the prefix filter of `table`; `None` if it has none that can be used.
     fn probe(&self, table: &Reader) -> Option<Verdict> {
         table.filters().prefixes_part()?;
-        let (extractor, RangePrefix { len, hash }) = match &self.set {
-            Some((extractor, range_prefix)) => (extractor, *range_prefix),
-            None => {
+        let (extractor, RangePrefix { len, hash }) = match &self.probe {
+            Probe::Never => return None,
+            Probe::Configured(extractor, range_prefix) => (extractor, *range_prefix),
+            Probe::Stored => {
                 let stored = table.stored_prefix()?;
                 (stored, one_prefix(&self.bounds, stored, self.engine.files.hash_seed)?)
             }
@@ -98,6 +145,43 @@ impl RangeGate {
     fn count_maybe(&self, level: usize, verdict: Verdict, is_true: bool) {
         self.engine.statistics.counters.with(|shard| {
             shard.prefix(level, verdict.kind).count_maybe(is_true, verdict.expected);
+        });
+    }
+}
+
+/// The range of a scan for the tables of one level.
+struct LevelRange {
+    gate: Arc<RangeGate>,
+    level: usize,
+}
+
+impl fmt::Debug for LevelRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LevelRange").field("bounds", &*self.gate.bounds).finish_non_exhaustive()
+    }
+}
+
+impl ScanRange for LevelRange {
+    fn from(&self) -> &[u8] {
+        &self.gate.bounds.from
+    }
+
+    fn to(&self) -> Option<&[u8]> {
+        self.gate.bounds.to.as_deref()
+    }
+
+    fn skipped(&self, expected: f64) {
+        if let Some(blocks) = self.gate.skipped_on(self.level) {
+            blocks.fetch_add(1, Ordering::Relaxed);
+        }
+        self.gate.engine.statistics.counters.with(|shard| {
+            shard.ranges(self.level).count_negatives(1, expected);
+        });
+    }
+
+    fn entered(&self, expected: f64, is_true: bool) {
+        self.gate.engine.statistics.counters.with(|shard| {
+            shard.ranges(self.level).count_maybe(is_true, expected);
         });
     }
 }
@@ -144,6 +228,14 @@ impl TableGate {
             level,
             answers: vec![TableAnswer::None; tables],
             refused: Vec::new(),
+        }
+    }
+
+    /// Lets a cursor over `table` skip blocks that hold nothing of the range.
+    pub(crate) fn limit(&self, table: &Reader, cursor: &mut TableCursor) {
+        if self.range.skipped_blocks.is_some() {
+            let range = LevelRange { gate: Arc::clone(&self.range), level: self.level };
+            table.gate(cursor, Arc::new(range));
         }
     }
 

@@ -120,6 +120,16 @@ impl LevelCursor {
         self
     }
 
+    /// The physical level of its tables.
+    pub(crate) fn level(&self) -> usize {
+        match &self.tables {
+            ScanTables::List(_) => 0,
+            ScanTables::Run { fences, run, .. } => {
+                ScanTables::run(fences, *run).map_or(0, Run::level)
+            }
+        }
+    }
+
     /// Reads so far.
     pub(crate) fn read_stats(&self) -> ReadStats {
         let mut read = self.read;
@@ -161,7 +171,10 @@ impl LevelCursor {
             if !self.gate.as_ref().is_some_and(|gate| gate.has_refused(at)) {
                 let table = self.cache.reader(file)?;
                 if self.gate.as_mut().is_none_or(|gate| gate.admits(at, file.max_seqno, &table)) {
-                    self.cursor = Some(table.cursor(self.scan));
+                    let cursor = self.cursor.insert(table.cursor(self.scan));
+                    if let Some(gate) = &self.gate {
+                        gate.limit(&table, cursor);
+                    }
                     self.at = at;
                     break;
                 }

@@ -80,6 +80,9 @@ impl Range {
                 self.opener.check()?;
                 let cursor = none.insert((self.make_cursor)()?);
                 cursor.seek(&self.bounds.from)?;
+                if self.back.is_none() {
+                    cursor.count_if_empty();
+                }
                 cursor
             }
         };
@@ -104,6 +107,9 @@ impl Range {
                 match &self.bounds.to {
                     Some(to) => cursor.seek_before(to)?,
                     None => cursor.seek_to_last()?,
+                }
+                if self.front.is_none() {
+                    cursor.count_if_empty();
                 }
                 cursor
             }

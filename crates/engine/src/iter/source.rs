@@ -148,6 +148,15 @@ impl Source {
         }
     }
 
+    /// The physical level of its tables, if it has any.
+    pub(crate) fn level(&self) -> Option<usize> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Table(..) => Some(0),
+            Self::Level(cursor) => Some(cursor.level()),
+        }
+    }
+
     /// A source over what a reader as of `seqno` needs of one memtable.
     pub(crate) fn memtable(memtable: &Arc<trommel_memtable::Memtable>, seqno: SeqNo) -> Self {
         Self::Memtable(memtable.cursor_at(seqno))

@@ -14,6 +14,7 @@
 //! 4. Once the store is closed, every movement fails. A running visit ends within a block.
 
 mod deleted;
+mod empty;
 mod operands;
 mod version_run;
 mod visit;
@@ -112,6 +113,7 @@ impl Drop for VisibleCursor {
 }
 
 impl VisibleCursor {
+    #[inline]
     pub(crate) fn new(
         lists: MergeLists<Source>,
         seqno: SeqNo,

@@ -79,9 +79,18 @@ impl Options {
         FilterPlan {
             keys: if settings.whole_key_filters { keys } else { FilterSpec::NONE },
             prefixes: extractor.map(|prefix| (prefixes, prefix.extractor())),
+            ranges: self.filters.ranges_for_level(level, is_last),
             shape: settings.filter_shape,
             partition_bytes: settings.filter_partition_bytes,
         }
+    }
+
+    /// About as many bytes as the filter for ranges of a table of `keys` keys takes.
+    pub(crate) fn range_bytes(&self, level: usize, is_last: bool, keys: u64) -> u64 {
+        if is_last && !self.filtering.filters_on_last_level {
+            return 0;
+        }
+        self.filters.ranges_for_level(level, is_last).expected_bytes(keys)
     }
 
     /// The options of the compaction planner.

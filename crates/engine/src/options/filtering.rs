@@ -79,6 +79,11 @@ impl FilterSettings {
                  the budget there, and prefix_filters a filter or nothing",
             ));
         }
+        if self.prefix_filters.as_ref().is_some_and(FilterPolicy::has_ranges) {
+            return Err(Error::option(
+                "prefix_filters has a filter for ranges, which is of whole keys: give it in filters",
+            ));
+        }
         self.user_filters.as_ref().map_or(Ok(()), UserPolicy::check)
     }
 }

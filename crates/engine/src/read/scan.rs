@@ -140,7 +140,7 @@ impl Pinned {
         let are_all = bounds.are_all();
         for table in newest.iter().filter(|table| are_all || table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
-            if gate.is_some() && reader.filters().prefixes_part().is_some() {
+            if gate.as_ref().is_some_and(|gate| gate.concerns(&reader)) {
                 sources.push(level_cursor(0, ScanTables::List(vec![Arc::clone(table)])));
             } else {
                 sources.push(Source::Table(reader.cursor(scan), table.max_seqno));

@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, RangeSpec};
 use trommel_sstable::{
     FilterPart, FilterPlan, FilterRole, FilterShape, FilterState, Filters, UserFilterReader as _,
     contained,
@@ -382,6 +382,7 @@ fn drop_builder(user: Option<UserFilterBuild>) {
 /// The specs of stored filters.
 fn words<'a>(parts: impl Iterator<Item = &'a FilterPart>) -> String {
     let word = |part: &FilterPart| match (&*part.policy, &*part.extractor) {
+        ("", "") if part.role == FilterRole::Ranges => part.spec.clone(),
         ("", "") => format!("{}{}", part.spec, shape_word(part.shape)),
         ("", maker) => format!("{} of {maker}{}", part.spec, shape_word(part.shape)),
         (policy, _) => format!("{policy:?}"),
@@ -398,6 +399,7 @@ fn words_of(plan: &FilterPlan, user: Option<&UserFilterBuild>) -> String {
         None => format!("{spec}{shape}"),
         Some(maker) => format!("{spec} of {maker}{shape}"),
     }));
+    words.extend((plan.ranges != RangeSpec::NONE).then(|| plan.ranges.to_string()));
     joined(&words)
 }
 

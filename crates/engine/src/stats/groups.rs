@@ -35,6 +35,10 @@ pub struct ScanStats {
     /// Data blocks found in the cache.
     #[cfg_attr(feature = "serde", serde(rename = "scan_cache_hits"))]
     pub cache_hits: u64,
+    /// Data blocks that were not read, as a filter for ranges showed that they hold nothing of the
+    /// scan's range.
+    #[cfg_attr(feature = "serde", serde(rename = "scan_blocks_skipped"))]
+    pub blocks_skipped: u64,
     /// Entries stepped over without yielding them: tombstones, and versions that are newer than the
     /// scan or hidden by a newer one. Many per entry yielded mean that scans spend their time on
     /// deleted or overwritten entries. Versions that a memtable with a hash table skips by itself

@@ -291,9 +291,23 @@ pub(crate) struct TableCache {
     /// The shared limit on open files, if the stores share one.
     shared: Option<Arc<SharedFiles>>,
     closed: AtomicBool,
+    /// Whether a table with a filter for ranges was opened or is to be written.
+    ranges: AtomicBool,
 }
 
 impl TableCache {
+    /// Whether a table may have a filter for ranges, as far as tables were opened. Scans that begin
+    /// before that is known query none.
+    #[inline]
+    pub(crate) fn have_ranges(&self) -> bool {
+        self.ranges.load(Ordering::Relaxed)
+    }
+
+    /// Records that a table has a filter for ranges, or may get one.
+    pub(crate) fn note_ranges(&self) {
+        self.ranges.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn new(
         dir: PathBuf,
         vfs: Arc<dyn Vfs>,
@@ -318,6 +332,7 @@ impl TableCache {
             unusable_filters: Arc::default(),
             shared: None,
             closed: AtomicBool::new(false),
+            ranges: AtomicBool::new(false),
         }
     }
 
@@ -404,6 +419,9 @@ impl TableCache {
             Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
+        if table.filters().have_ranges() {
+            self.note_ranges();
+        }
         file.reader.store(Some(Arc::new(OpenTable::new(
             table,
             file,

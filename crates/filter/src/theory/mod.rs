@@ -174,6 +174,22 @@ pub fn fuse_limit(bits_per_key: f64) -> f64 {
     if is_enough(bits_per_key) { crate::fuse_shape::limit(bits_per_key) } else { 1.0 }
 }
 
+/// The rate of a range filter of `bits_per_key` bits per key for empty ranges, in the limit of many
+/// keys that are spread evenly: the share of occupied cells, if there are `2^(bits - 2)` for each
+/// key. 1 without bits, and for NaN.
+///
+/// ```
+/// let rate = trommel_filter::theory::infix_limit(6.0);
+/// assert!((rate - (1.0 - (-1.0_f64 / 16.0).exp())).abs() < 1e-15);
+/// ```
+#[must_use]
+pub fn infix_limit(bits_per_key: f64) -> f64 {
+    if !is_enough(bits_per_key) {
+        return 1.0;
+    }
+    -(-(2.0 - bits_per_key).exp2()).exp_m1()
+}
+
 /// Whether a limit must be computed; false for NaN.
 fn is_enough(bits_per_key: f64) -> bool {
     bits_per_key >= LEAST_BITS

@@ -16,6 +16,8 @@
 //!    values of the block before are copied. So a value that is kept holds at most its block, and a
 //!    scan that takes no values copies nothing.
 //!
+//! 6. A scan of a range may skip blocks that hold nothing of it (`gated`).
+//!
 //! The key is assembled in a reused buffer. The value is not copied, unless it is in a map or in a
 //! read-ahead buffer and must outlive it.
 
@@ -23,6 +25,7 @@ mod access_hints;
 mod block_prefetch;
 mod direction;
 mod entered;
+mod gated;
 mod options;
 mod reading;
 
@@ -36,6 +39,7 @@ use trommel_vfs::SharedMap;
 
 use crate::Error;
 use crate::block::{Block, Position, Way};
+use crate::filters::{RangePart, ScanRange};
 use crate::format::{Fault, Handle};
 use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
@@ -43,6 +47,7 @@ use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
 use direction::Direction;
 use entered::EnteredBlock;
+use gated::Gate;
 pub use options::ScanOptions;
 use reading::Reading;
 
@@ -127,8 +132,6 @@ pub struct TableCursor {
     valid: bool,
     /// The position, if `valid`.
     position: Position,
-    /// The previous key, if order is checked.
-    previous: Vec<u8>,
 }
 
 impl TableCursor {
@@ -155,8 +158,19 @@ impl TableCursor {
             block: None,
             valid: false,
             position: Position::default(),
-            previous: Vec::new(),
         }
+    }
+
+    /// Restricts the cursor, which was not moved yet, to a scan within `range`, in which it skips
+    /// blocks that `ranges` denies.
+    pub(crate) fn skip_blocks(&mut self, ranges: &Arc<RangePart>, range: Arc<dyn ScanRange>) {
+        self.reading.sequential().gate = Some(Box::new(Gate::new(ranges, range)));
+    }
+
+    /// Whether the cursor skips blocks.
+    #[inline]
+    fn is_gated(&self) -> bool {
+        self.reading.gate().is_some()
     }
 
     /// Costs of the cursor's reads so far.
@@ -272,6 +286,9 @@ impl TableCursor {
     /// Moves to the first entry of the next block; invalid if there is none.
     fn next_block(&mut self) -> Result<(), Error> {
         self.valid = false;
+        if self.is_gated() {
+            return self.next_block_gated();
+        }
         match self.enter(Direction::Forward, TableBlocks::next)? {
             false => Ok(()),
             true => self.position_at(0, Way::Onward),
@@ -281,6 +298,9 @@ impl TableCursor {
     /// Moves to the last entry of the previous block; invalid if there is none.
     fn previous_block(&mut self) -> Result<(), Error> {
         self.valid = false;
+        if self.is_gated() {
+            return self.previous_block_gated();
+        }
         match self.enter(Direction::Backward, TableBlocks::previous)? {
             false => Ok(()),
             true => self.position_at(self.count().saturating_sub(1), Way::Back),
@@ -319,12 +339,14 @@ impl TableCursor {
     fn next_in_order(&mut self) -> Result<(), Error> {
         let Some(before) = self.head() else { return self.step() };
         if before.is_long() {
-            self.previous.clear();
-            self.previous.extend_from_slice(self.position.key());
+            let previous = &mut self.reading.sequential().previous;
+            previous.clear();
+            previous.extend_from_slice(self.position.key());
         }
         self.step()?;
         let Some(now) = self.head() else { return Ok(()) };
-        let order = before.compare(&now, || self.previous.as_slice().cmp(self.position.key()));
+        let Self { reading, position, .. } = self;
+        let order = before.compare(&now, || (*reading.sequential().previous).cmp(position.key()));
         if order != Ordering::Less {
             return Err(self.fail(Fault::Damaged("entries are out of order")));
         }
@@ -364,6 +386,9 @@ impl Cursor for TableCursor {
     type Error = Error;
 
     fn seek_to_first(&mut self) -> Result<(), Error> {
+        if self.is_gated() {
+            return self.seek_to_first_gated();
+        }
         self.restart();
         match self.enter(Direction::Forward, TableBlocks::first)? {
             false => Ok(()),
@@ -372,6 +397,9 @@ impl Cursor for TableCursor {
     }
 
     fn seek_to_last(&mut self) -> Result<(), Error> {
+        if self.is_gated() {
+            return self.seek_to_last_gated();
+        }
         self.restart();
         match self.enter(Direction::Backward, TableBlocks::last)? {
             false => Ok(()),
@@ -380,6 +408,9 @@ impl Cursor for TableCursor {
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Error> {
+        if self.is_gated() {
+            return self.seek_gated(key, seqno);
+        }
         match self.find(key, seqno, true)? {
             None => Ok(()),
             Some(_) if self.valid => Ok(()),
@@ -388,6 +419,9 @@ impl Cursor for TableCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Error> {
+        if self.is_gated() {
+            return self.seek_before_gated(Some(key));
+        }
         match self.find(key, SeqNo::MAX, false)? {
             None => self.seek_to_last(),
             Some(0) => self.previous_block(),
@@ -425,8 +459,8 @@ impl Cursor for TableCursor {
 impl CursorHints for TableCursor {
     fn prefetch_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
         let TableBlocks { source, index, map } = &self.table;
-        if source.mapped && map.is_none() {
-            // The whole block is copied, which a prefetch does not speed up.
+        if self.is_gated() || source.mapped && map.is_none() {
+            // The block may be skipped, or is copied whole, which a prefetch does not speed up.
             return false;
         }
         if stage == Stage::Find {

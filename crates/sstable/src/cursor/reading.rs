@@ -9,6 +9,7 @@ use super::access_hints::AccessHints;
 use super::block_prefetch::BlockPrefetch;
 use super::direction::Direction;
 use super::entered::{EnteredBlock, MappedBlock};
+use super::gated::Gate;
 use super::options::ScanOptions;
 use crate::Error;
 use crate::block::{Layout, SharedBlock, is_fitting, prefetch_columns};
@@ -47,14 +48,20 @@ pub(super) struct Reading {
     sequential: Option<Box<Sequential>>,
 }
 
-/// The state of sequential reads.
+/// The state of sequential reads, and what few other cursors need: every scan moves and drops its
+/// cursors, so that each field in them costs.
 #[derive(Debug, Default)]
-struct Sequential {
+pub(super) struct Sequential {
     ahead: ReadAhead,
     /// The buffer for a block copied from the read-ahead buffer.
     own: Option<Arc<[u8]>>,
     prefetch: BlockPrefetch,
     hints: AccessHints,
+    /// The previous key, if order is checked and it is long.
+    pub(super) previous: Vec<u8>,
+    /// Lets the cursor skip blocks. It then yields all entries of a range, and an arbitrary part of
+    /// the others.
+    pub(super) gate: Option<Box<Gate>>,
 }
 
 /// Blocks read but not entered yet.
@@ -138,9 +145,22 @@ impl Reading {
     }
 
     /// The state of sequential reads, allocated if there is none.
-    fn sequential(&mut self) -> &mut Sequential {
+    pub(super) fn sequential(&mut self) -> &mut Sequential {
         let Self { sequential, options, .. } = self;
         sequential.get_or_insert_with(|| Sequential::new(options))
+    }
+
+    /// What lets the cursor skip blocks, if anything does.
+    #[inline]
+    pub(super) fn gate(&self) -> Option<&Gate> {
+        self.sequential.as_ref()?.gate.as_deref()
+    }
+
+    /// Whether the first blocks after a seek may be all that are read: not of a scan that has gone
+    /// on after an earlier seek, unless it skips blocks.
+    #[inline]
+    fn may_be_short(&self) -> bool {
+        self.sequential.as_ref().is_none_or(|sequential| sequential.gate.is_some())
     }
 
     /// The position of the block in the read-ahead buffer, if it is there.
@@ -200,7 +220,7 @@ impl Reading {
         source: &Source,
         wanted: BlockLocation<'_>,
     ) -> Option<SharedBlock> {
-        let is_short = self.sequential.is_none() && self.run < BLOCKS_BEFORE_READ_AHEAD;
+        let is_short = self.may_be_short() && self.run < BLOCKS_BEFORE_READ_AHEAD;
         if !is_short || !self.options.fill_cache || source.mapped || self.known.is_some() {
             return None;
         }
@@ -320,7 +340,7 @@ impl Reading {
         wanted: BlockLocation<'_>,
         direction: Direction,
     ) -> Result<SharedBlock, Error> {
-        let is_short = self.sequential.is_none() && self.run <= BLOCKS_BEFORE_READ_AHEAD;
+        let is_short = self.may_be_short() && self.run <= BLOCKS_BEFORE_READ_AHEAD;
         if is_short && self.options.fill_cache && !source.mapped {
             return source.block(wanted, true, &mut self.stats);
         }

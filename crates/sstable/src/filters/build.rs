@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use trommel_filter::{FilterSpec, HashSeed};
+use trommel_filter::{FilterSpec, HashSeed, RangeSpec};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::part_builder::{BuiltPart, PartBuilder};
 use super::prefix::{PrefixExtractor, Watch};
+use super::ranges::RangesBuilder;
 
 /// Bounds of [`FilterPlan::partition_bytes`].
 const PARTITION_BYTES: (usize, usize) = (256, 16 << 20);
@@ -19,7 +20,9 @@ pub struct FilterPlan {
     pub keys: FilterSpec,
     /// The filter of prefixes and their extractor (default none).
     pub prefixes: Option<(FilterSpec, Arc<dyn PrefixExtractor>)>,
-    /// The partitioning of the filters (default: each whole).
+    /// The filter for ranges of keys (default none), whose partitioning is that of the index.
+    pub ranges: RangeSpec,
+    /// The partitioning of the other filters (default: each whole).
     pub shape: FilterShape,
     /// Target size of a partition in bytes (256 B to 16 MiB; default 32 KiB). A partition ends with
     /// a data block, so it may be larger by the filter of one block.
@@ -31,6 +34,7 @@ impl Default for FilterPlan {
         Self {
             keys: FilterSpec::NONE,
             prefixes: None,
+            ranges: RangeSpec::NONE,
             shape: FilterShape::Whole,
             partition_bytes: 32 << 10,
         }
@@ -43,7 +47,7 @@ impl FilterPlan {
         self.wanted().next().is_some()
     }
 
-    /// The spec of each filter, and the name of the extractor for a filter of prefixes.
+    /// The spec of each filter of hashes, and the name of the extractor for a filter of prefixes.
     pub fn parts(&self) -> impl Iterator<Item = (FilterSpec, Option<&str>)> {
         let keys = (self.keys, None);
         let prefixes = self.prefixes.as_ref().map(|(spec, maker)| (*spec, Some(maker.name())));
@@ -52,10 +56,13 @@ impl FilterPlan {
 
     /// Role, spec and extractor of each part in the directory of a table built by this plan.
     fn wanted(&self) -> impl Iterator<Item = (FilterRole, String, &str)> {
-        self.parts().map(|(spec, maker)| {
+        let ranges = (self.ranges != RangeSpec::NONE)
+            .then(|| (FilterRole::Ranges, self.ranges.to_string(), ""));
+        let of_hashes = self.parts().map(|(spec, maker)| {
             let role = if maker.is_some() { FilterRole::Prefixes } else { FilterRole::Keys };
             (role, spec.to_string(), maker.unwrap_or_default())
-        })
+        });
+        of_hashes.chain(ranges)
     }
 
     /// Whether the plan would build parts like these, except for properties that depend on the
@@ -63,7 +70,7 @@ impl FilterPlan {
     pub fn would_build<'a>(&self, parts: impl Iterator<Item = &'a FilterPart>) -> bool {
         let is_like = |(wanted, part): ((FilterRole, String, &str), &FilterPart)| {
             (part.role, &*part.spec, &*part.extractor) == (wanted.0, &*wanted.1, wanted.2)
-                && part.shape == self.shape
+                && (part.shape == self.shape || part.role == FilterRole::Ranges)
                 && part.policy.is_empty()
         };
         let mut parts = parts.peekable();
@@ -76,7 +83,9 @@ impl FilterPlan {
     /// each key.
     pub fn expected_bytes(&self, keys: u64) -> u64 {
         let prefixes = self.prefixes.as_ref().map_or(FilterSpec::NONE, |(spec, _)| *spec);
-        self.keys.expected_bytes(keys) + prefixes.expected_bytes(keys)
+        self.keys.expected_bytes(keys)
+            + prefixes.expected_bytes(keys)
+            + self.ranges.expected_bytes(keys)
     }
 }
 
@@ -91,6 +100,7 @@ impl From<FilterSpec> for FilterPlan {
 pub(crate) struct FiltersBuilder {
     keys: PartBuilder,
     prefixes: Option<Prefixes>,
+    ranges: Option<RangesBuilder>,
     hash_seed: HashSeed,
 }
 
@@ -112,13 +122,15 @@ impl FiltersBuilder {
             watch: Watch::default(),
             filter: part(*spec),
         });
-        Self { keys: part(plan.keys), prefixes, hash_seed }
+        let ranges = RangesBuilder::new(plan.ranges);
+        Self { keys: part(plan.keys), prefixes, ranges, hash_seed }
     }
 
     /// Adds a key, which differs from the last one, with its hash.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], hash: u64) {
         self.keys.add_hash(hash);
+        self.add_again(key);
         let Some(Prefixes { extractor, watch, filter }) = &mut self.prefixes else { return };
         match watch.next(&**extractor, key) {
             // Keys of one prefix are adjacent, and a hash equal to the last is dropped.
@@ -128,6 +140,14 @@ impl FiltersBuilder {
                 extractor.distrust(breach);
                 self.prefixes = None;
             }
+        }
+    }
+
+    /// Adds the last key of the previous block, whose versions continue in the open one.
+    #[inline]
+    pub(crate) fn add_again(&mut self, key: &[u8]) {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.add(key);
         }
     }
 
@@ -144,28 +164,37 @@ impl FiltersBuilder {
         if let Some(prefixes) = &mut self.prefixes {
             prefixes.filter.end_block(separator);
         }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.end_block(separator);
+        }
     }
 
     /// Estimated bytes of the parts if they were finished now.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let prefixes = self.prefixes.as_ref();
-        self.keys.estimated_bytes() + prefixes.map_or(0, |p| p.filter.estimated_bytes())
+        self.keys.estimated_bytes()
+            + prefixes.map_or(0, |p| p.filter.estimated_bytes())
+            + self.ranges.as_ref().map_or(0, RangesBuilder::estimated_bytes)
     }
 
     /// Most bytes of memory that the build takes from now to its end, if few keys follow.
     pub(crate) fn memory_bytes(&self) -> u64 {
         // Parts are finished one after the other, but their hashes are in memory together.
         let prefixes = self.prefixes.as_ref();
-        self.keys.memory_bytes() + prefixes.map_or(0, |p| p.filter.memory_bytes())
+        self.keys.memory_bytes()
+            + prefixes.map_or(0, |p| p.filter.memory_bytes())
+            + self.ranges.as_ref().map_or(0, RangesBuilder::memory_bytes)
     }
 
-    /// Builds the parts one after the other and passes each to `write`.
+    /// Builds the parts one after the other and passes each to `write`. `leaf_ends` returns the
+    /// number of data blocks up to the end of each leaf of the index.
     pub(crate) fn finish<E>(
         self,
+        leaf_ends: impl FnOnce() -> Vec<usize>,
         mut write: impl FnMut(BuiltPart) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Self { keys, prefixes, hash_seed: _ } = self;
+        let Self { keys, prefixes, ranges, hash_seed: _ } = self;
         if let Some(part) = keys.finish(FilterRole::Keys, String::new()) {
             write(part)?;
         }
@@ -174,6 +203,9 @@ impl FiltersBuilder {
         {
             write(part)?;
         }
-        Ok(())
+        match ranges {
+            Some(ranges) => write(ranges.finish(&leaf_ends())),
+            None => Ok(()),
+        }
     }
 }

@@ -51,6 +51,12 @@ pub enum FilterRole {
     Keys = 0,
     /// The prefixes of the keys that have one.
     Prefixes = 1,
+    /// Whole user keys, for queries of ranges.
+    Ranges = 2,
+}
+
+impl FilterRole {
+    const ALL: [Self; 3] = [Self::Keys, Self::Prefixes, Self::Ranges];
 }
 
 /// The partitioning of a filter.
@@ -148,8 +154,7 @@ impl FilterPart {
 /// One entry, and the number of its role.
 fn entry(decoder: &mut Decoder<'_>) -> Option<(u8, Listed)> {
     let (role, shape) = (decoder.u8()?, decoder.u8()?);
-    let known_role =
-        [FilterRole::Keys, FilterRole::Prefixes].into_iter().find(|r| *r as u8 == role);
+    let known_role = FilterRole::ALL.into_iter().find(|known| *known as u8 == role);
     let known_shape = FilterShape::ALL.into_iter().find(|known| *known as u8 == shape);
     let listed = match known_role.zip(known_shape) {
         Some((role, shape)) => Listed::Part(FilterPart::decode(role, shape, decoder)?),
@@ -265,7 +270,7 @@ mod tests {
         let whole = encode(&[keys.clone(), prefixes.clone()]);
         // The second entry follows the number of parts and the first entry.
         let second = encode(std::slice::from_ref(&keys)).len();
-        for (at, byte) in [(1, 2), (2, 3), (second, 7), (second + 1, 0xff)] {
+        for (at, byte) in [(1, 3), (2, 3), (second, 7), (second + 1, 0xff)] {
             let mut later = whole.clone();
             later[at] = byte;
             let other = if at < second { &prefixes } else { &keys };

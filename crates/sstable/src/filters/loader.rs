@@ -10,7 +10,7 @@
 use std::sync::{Arc, OnceLock};
 
 use trommel_base::sync::{Condvar, Mutex, lock, wait};
-use trommel_filter::{DecodeError, Filter};
+use trommel_filter::{DecodeError, Filter, RangeFilter};
 use trommel_vfs::advise_huge_pages;
 
 use crate::Error;
@@ -101,6 +101,9 @@ impl BlockLoader {
                 })?;
                 filter.map(FilterBlock::Filter).map_err(|error| refused(&error))
             }
+            BlockForm::Ranges => RangeFilter::decode(&payload()?)
+                .map(|filter| FilterBlock::Ranges(Box::new(filter)))
+                .map_err(|error| refused(&error)),
             BlockForm::User => self.open_user_filter(&payload()?).map(FilterBlock::User),
             BlockForm::Foreign => {
                 payload()?;
@@ -198,6 +201,8 @@ fn refused(error: &DecodeError) -> FilterState {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BlockForm {
     Filter,
+    /// A filter for ranges of keys.
+    Ranges,
     /// A user-defined filter with a reader.
     User,
     /// A filter that cannot be queried here: only its checksum is verified.

@@ -1,10 +1,11 @@
 //! The filters of a table.
 //!
-//! 1. The filter region holds up to two parts: a filter of whole keys, and a filter of prefixes
-//!    ([`directory`]).
+//! 1. The filter region holds up to three parts: a filter of whole keys, a filter of prefixes, and
+//!    one for ranges of keys ([`directory`]).
 //! 2. A point lookup queries the filter of whole keys ([`Filters::query`]); if the table has none,
 //!    the filter of prefixes, if the key has a prefix. A scan within one prefix queries the filter
 //!    of prefixes ([`Filters::query_prefix`]).
+//!    A part for ranges is queried by the cursors of bounded scans ([`ranges`]).
 //! 3. A part is one filter or is partitioned ([`part`]). A block of it is read when it is first
 //!    queried ([`loader`]), and held in the table or in the block cache ([`resident`]).
 //! 4. If the table has a sidecar, its filters are queried instead of the table's own, which are the
@@ -21,6 +22,7 @@ mod loader;
 mod part;
 mod part_builder;
 mod prefix;
+pub(crate) mod ranges;
 mod resident;
 mod user_build;
 
@@ -41,10 +43,14 @@ use part::Part;
 pub(crate) use part_builder::BuiltPart;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
+pub use ranges::ScanRange;
+pub(crate) use ranges::{RangeAnswer, RangePart};
 pub(crate) use user_build::UserBuild;
 
 use crate::filter_host::{FilterHost, FilterState};
 use crate::format::Footer;
+use crate::index::{At, Index};
+use crate::index_tree::IndexTree;
 use crate::source::Source;
 use crate::user_filter::UserFilterReader;
 use crate::verdict::{Answers, Verdict};
@@ -56,6 +62,8 @@ pub struct Filters {
     loader: BlockLoader,
     keys: Option<Part>,
     prefixes: Option<Part>,
+    /// In memory of its own, as cursors refer to it.
+    ranges: Option<Arc<RangePart>>,
     /// Parts that cannot be queried here.
     foreign: Vec<Part>,
     /// The table's own filters, if these filters are from its sidecar.
@@ -78,29 +86,42 @@ impl Filters {
         let loader = BlockLoader::new(Arc::clone(source), host, reader);
         if !is_wanted && footer.filter_bytes > 0 {
             loader.note(FilterState::Spared);
-            return Self::of_parts(loader, Vec::new(), 0, properties.hash_seed);
+            return Self::of_parts(loader, Vec::new(), 0, properties.hash_seed, &[]);
         }
         let parts = parts_of(footer, properties).unwrap_or_else(|why| {
             loader.note(FilterState::Damaged(why.into()));
             Vec::new()
         });
-        Self::of_parts(loader, parts, footer.filter_offset(), properties.hash_seed)
+        let smallest = &properties.contents.smallest;
+        Self::of_parts(loader, parts, footer.filter_offset(), properties.hash_seed, smallest)
     }
 
     /// Only the filters of a sidecar of this table, adjacent from `offset` of `sidecar`. They have
-    /// no host: all blocks read stay in memory.
-    pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
+    /// no host: all blocks read stay in memory. `smallest` is the table's smallest key.
+    pub(crate) fn of_sidecar(
+        &self,
+        sidecar: Arc<Source>,
+        parts: Vec<Listed>,
+        offset: u64,
+        smallest: &[u8],
+    ) -> Self {
         let reader = self.loader.reader.clone();
         let loader = BlockLoader::new(sidecar, None, reader);
-        Self::of_parts(loader, parts, offset, self.hash_seed)
+        Self::of_parts(loader, parts, offset, self.hash_seed, smallest)
     }
 
     /// Replaces these filters by those of a sidecar, adjacent from `offset` of `source`, and
-    /// becomes their fallback.
-    pub(crate) fn use_sidecar(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
+    /// becomes their fallback. `smallest` is the table's smallest key.
+    pub(crate) fn use_sidecar(
+        &mut self,
+        source: Arc<Source>,
+        parts: Vec<Listed>,
+        offset: u64,
+        smallest: &[u8],
+    ) {
         let BlockLoader { host, reader, .. } = &self.loader;
         let loader = BlockLoader::new(source, host.clone(), reader.clone());
-        let besides = Self::of_parts(loader, parts, offset, self.hash_seed);
+        let besides = Self::of_parts(loader, parts, offset, self.hash_seed, smallest);
         let own = std::mem::replace(self, besides);
         self.own = Some(Box::new(own));
     }
@@ -109,7 +130,7 @@ impl Filters {
     pub(crate) fn without_filters(&self) -> Self {
         let BlockLoader { source, reader, .. } = &self.loader;
         let loader = BlockLoader::new(Arc::clone(source), None, reader.clone());
-        Self::of_parts(loader, Vec::new(), 0, self.hash_seed)
+        Self::of_parts(loader, Vec::new(), 0, self.hash_seed, &[])
     }
 
     fn of_parts(
@@ -117,13 +138,14 @@ impl Filters {
         parts: Vec<Listed>,
         mut offset: u64,
         hash_seed: HashSeed,
+        smallest: &[u8],
     ) -> Self {
-        let mut filters =
-            Self { loader, keys: None, prefixes: None, foreign: Vec::new(), own: None, hash_seed };
+        let (keys, prefixes, ranges, foreign, own) = (None, None, None, Vec::new(), None);
+        let mut filters = Self { loader, keys, prefixes, ranges, foreign, own, hash_seed };
         for listed in parts {
             let bytes = listed.bytes();
             match listed {
-                Listed::Part(entry) => filters.add(entry, offset),
+                Listed::Part(entry) => filters.add(entry, offset, smallest),
                 Listed::Later { .. } => {
                     let why = "one is of a role or a shape that this version does not know";
                     filters.loader.note(FilterState::Unknown(why.into()));
@@ -156,6 +178,13 @@ impl Filters {
         self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
 
+    /// The first reason why something of them cannot be used, as far as they were read.
+    #[inline]
+    fn fault(&self) -> Option<&FilterState> {
+        let of_ranges = || self.ranges.as_ref()?.fault();
+        self.loader.fault().or_else(of_ranges)
+    }
+
     /// Whether the table's own filters are queried as a fallback, because the sidecar is missing,
     /// or a part of it, as far as it was read, is unusable.
     pub fn have_stand_in(&self) -> bool {
@@ -172,8 +201,9 @@ impl Filters {
         matches!(self.state(), FilterState::Foreign(_) | FilterState::Unknown(_))
     }
 
-    /// Adds the part described by `entry`, which starts at `offset`.
-    fn add(&mut self, entry: FilterPart, offset: u64) {
+    /// Adds the part described by `entry`, which starts at `offset`. `smallest` is the table's
+    /// smallest key.
+    fn add(&mut self, entry: FilterPart, offset: u64, smallest: &[u8]) {
         let role = entry.role;
         let why_foreign = Part::why_foreign(&entry, &self.loader);
         let part = Part::new(entry, offset, why_foreign.is_some());
@@ -184,6 +214,11 @@ impl Filters {
             }
             (None, FilterRole::Keys) => self.keys = Some(part),
             (None, FilterRole::Prefixes) => self.prefixes = Some(part),
+            (None, FilterRole::Ranges) => {
+                let BlockLoader { source, host, reader, .. } = &self.loader;
+                let loader = BlockLoader::new(Arc::clone(source), host.clone(), reader.clone());
+                self.ranges = Some(Arc::new(RangePart::new(part, loader, smallest)));
+            }
         }
     }
 
@@ -192,8 +227,8 @@ impl Filters {
     pub fn state(&self) -> &FilterState {
         const READY: &FilterState = &FilterState::Loaded;
         const ABSENT: &FilterState = &FilterState::Absent;
-        let parts = self.keys.is_some() || self.prefixes.is_some();
-        self.loader.fault().unwrap_or(if parts { READY } else { ABSENT })
+        let has_parts = self.parts().next().is_some();
+        self.fault().unwrap_or(if has_parts { READY } else { ABSENT })
     }
 
     /// [`state`](Self::state), after reading everything, including filters that cannot be queried
@@ -298,6 +333,37 @@ impl Filters {
         self.prefixes.as_ref().map(|part| &part.entry).or_else(own)
     }
 
+    /// The part for ranges of keys.
+    #[inline]
+    pub(crate) fn ranges(&self) -> Option<&Arc<RangePart>> {
+        match &self.ranges {
+            Some(ranges) if self.own.is_none() || ranges.fault().is_none() => Some(ranges),
+            // The table's own are the fallback, also if only this part of a sidecar is damaged.
+            Some(_) => self.own.as_deref()?.ranges(),
+            None => self.stand_in()?.ranges(),
+        }
+    }
+
+    /// Whether the filter for ranges, if there is one, admits `key` in the block at `at` of `leaf`:
+    /// always, if that holds it.
+    pub(crate) fn may_hold_at(&self, index: &IndexTree, leaf: &Index, at: At, key: &[u8]) -> bool {
+        let Some(ranges) = self.ranges() else { return true };
+        let end = [key, b"\0"].concat();
+        let answer = ranges.query_in(index, leaf, at, key, Some(&end), &mut Default::default());
+        answer.is_none_or(|answer| answer.maybe)
+    }
+
+    /// Whether scans can query a filter for ranges of keys.
+    #[inline]
+    pub fn have_ranges(&self) -> bool {
+        self.ranges().is_some()
+    }
+
+    /// The facts of the filter for ranges, as recorded when it was built.
+    pub fn range_facts(&self) -> FilterFacts {
+        self.ranges().map_or(FilterFacts::NONE, |ranges| ranges.part().range_facts())
+    }
+
     /// The stored parts, in order, whether or not they can be queried.
     pub fn stored_parts(&self) -> impl Iterator<Item = &FilterPart> {
         self.parts().chain(&self.foreign).map(|part| &part.entry)
@@ -345,7 +411,8 @@ impl Filters {
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.keys.iter().chain(&self.prefixes)
+        let ranges = self.ranges.as_ref().map(|ranges| ranges.part());
+        self.keys.iter().chain(&self.prefixes).chain(ranges)
     }
 }
 

@@ -8,7 +8,7 @@
 //! A key whose versions straddle two partitions is in the first of them, which a search for it
 //! reaches. A prefix is in every partition that holds a key with it; see [`Part::query_prefix`].
 
-use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
+use trommel_filter::{Filter, FilterKind, FilterSpec, RangeFilter, RangeSpec, theory};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::facts::FilterFacts;
@@ -57,6 +57,8 @@ impl Part {
             (FilterKind::None.into(), BlockForm::Foreign)
         } else if !entry.policy.is_empty() {
             (FilterLabel::User, BlockForm::User)
+        } else if entry.role == FilterRole::Ranges {
+            (FilterLabel::Ranges, BlockForm::Ranges)
         } else {
             let kind = entry.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
             (kind.into(), BlockForm::Filter)
@@ -200,6 +202,49 @@ impl Part {
         }
     }
 
+    /// Applies `query` to the filter of leaf `leaf` of `leaves`, if this is a part for ranges.
+    pub(super) fn with_ranges_of<T>(
+        &self,
+        leaf: usize,
+        leaves: usize,
+        loader: &BlockLoader,
+        query: impl FnOnce(&RangeFilter) -> T,
+    ) -> Option<T> {
+        let apply = |block: &FilterBlock| match block {
+            FilterBlock::Ranges(filter) => Some(query(filter)),
+            _ => None,
+        };
+        match &self.blocks {
+            PartBlocks::Whole(cell) if leaves == 1 => {
+                apply(&*loader.get(cell, self.form, || self.whole())?)
+            }
+            PartBlocks::Whole(_) => None,
+            PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
+                if partitions.index().len() != leaves {
+                    return None;
+                }
+                apply(&*partitions.get(leaf, loader, self.form)?)
+            }),
+        }
+    }
+
+    /// The facts of a part for ranges, as recorded in the directory.
+    pub(super) fn range_facts(&self) -> FilterFacts {
+        let FilterPart { keys, bytes, top_bytes, expected_fpr, .. } = self.entry;
+        let spec = self.entry.spec.parse().unwrap_or(RangeSpec::NONE);
+        let bytes = bytes - top_bytes;
+        FilterFacts {
+            kind: FilterLabel::Ranges,
+            bits_requested: spec.bits_per_key(),
+            bits_stored: if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 },
+            keys,
+            expected: expected_fpr,
+            bytes,
+            is_held: true,
+            ..FilterFacts::NONE
+        }
+    }
+
     /// The facts of the part; `None` if it is unusable. Reads a whole filter, but only the top of a
     /// partitioned one, as the directory has the rest.
     pub(super) fn facts(&self, loader: &BlockLoader) -> Option<FilterFacts> {
@@ -220,7 +265,7 @@ impl Part {
                     FilterBlock::User(filter) => {
                         return Some(FilterFacts { is_held, ..self.user_facts(filter) });
                     }
-                    FilterBlock::Partitions(_) => return None,
+                    FilterBlock::Partitions(_) | FilterBlock::Ranges(_) => return None,
                 };
                 Some(FilterFacts {
                     kind: filter.kind().into(),
@@ -243,7 +288,7 @@ impl Part {
                 let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
                 let probes = match self.kind {
                     FilterLabel::BuiltIn(kind) => theory::best_probes(kind, bits_requested),
-                    FilterLabel::User => 0,
+                    FilterLabel::User | FilterLabel::Ranges => 0,
                 };
                 Some(FilterFacts {
                     kind: self.kind,

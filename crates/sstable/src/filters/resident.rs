@@ -16,6 +16,8 @@ use std::borrow::Borrow;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use trommel_filter::RangeFilter;
+
 use super::loader::{BlockForm, BlockLoader, Unread};
 use crate::cache::CachedFilter;
 use crate::filter_block::{
@@ -220,9 +222,13 @@ impl BlockLoader {
     }
 }
 
-/// Most bytes of memory of a built-in block: a filter takes no more than in the file; a partition
-/// index, with the cells counted with it, takes less than four times as much.
+/// Most bytes of memory of a built-in block: a filter of hashes takes no more than in the file; a
+/// partition index, with the cells counted with it, takes less than four times as much.
 fn most_memory(handle: Handle, form: BlockForm) -> u64 {
-    let times = if matches!(form, BlockForm::Partitions { .. }) { 4 } else { 1 };
-    (times * handle.bytes) as u64 + FILTER_OVERHEAD_BYTES
+    let bytes = match form {
+        BlockForm::Partitions { .. } => 4 * handle.bytes,
+        BlockForm::Ranges => RangeFilter::most_memory_bytes(handle.bytes),
+        BlockForm::Filter | BlockForm::User | BlockForm::Foreign => handle.bytes,
+    };
+    bytes as u64 + FILTER_OVERHEAD_BYTES
 }

@@ -82,7 +82,7 @@ impl IndexBuilder {
         leaf_bytes: usize,
     ) -> IndexBytes {
         let start = out.len();
-        let ranges = self.leaf_ranges(leaf_bytes);
+        let ranges = self.leaf_ends(leaf_bytes);
         if ranges.len() <= 1 {
             self.encode(0, self.len(), 0, out);
             seal(out, start, table_id, offset, BlockKind::IndexTop, 0);
@@ -128,7 +128,7 @@ impl IndexBuilder {
     }
 
     /// The end of each leaf, counted in blocks.
-    fn leaf_ranges(&self, leaf_bytes: usize) -> Vec<usize> {
+    pub(crate) fn leaf_ends(&self, leaf_bytes: usize) -> Vec<usize> {
         let mut ends = Vec::new();
         let (mut first, mut prefix, mut rests) = (0, usize::MAX, 0);
         for i in 0..self.len() {

@@ -37,7 +37,7 @@ use crate::block::prefetch_lines;
 use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
 
 /// Position of a data block: the leaf, and the block's number within it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At {
     pub(crate) leaf: usize,
     pub(crate) slot: usize,
@@ -237,12 +237,19 @@ impl Index {
 
     /// Separator `i` in full.
     pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
+        let mut separator = Vec::new();
+        self.separator_into(i, &mut separator);
+        separator
+    }
+
+    /// Replaces the contents of `out` by separator `i` in full.
+    pub(crate) fn separator_into(&self, i: usize, out: &mut Vec<u8>) {
         let len = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
         let word = self.words.get(i).copied().unwrap_or_default().swap_bytes().to_le_bytes();
-        let mut separator = self.prefix.to_vec();
-        separator.extend_from_slice(word.get(..len.min(8)).unwrap_or_default());
-        separator.extend_from_slice(self.rest(i));
-        separator
+        out.clear();
+        out.extend_from_slice(&self.prefix);
+        out.extend_from_slice(word.get(..len.min(8)).unwrap_or_default());
+        out.extend_from_slice(self.rest(i));
     }
 
     /// Heap memory in use, in bytes.

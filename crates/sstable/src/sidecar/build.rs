@@ -76,10 +76,11 @@ impl Table {
         let mut user = user.map(|(reader, builder)| UserBuild::new(reader, builder));
         let seed = self.hash_seed();
         let mut builder = FiltersBuilder::new(filters, seed);
+        let (mut blocks, mut leaf_ends) = (0, Vec::new());
         if user.is_some() || filters.has_any() {
             summary.bytes_read = self.each_key(|step| {
                 match step {
-                    Step::Key(key) => {
+                    Step::Key(key, ..) => {
                         let hash = seed.hash(key);
                         builder.add(key, hash);
                         if let Some(user) = &mut user {
@@ -90,7 +91,12 @@ impl Table {
                             return Ok(());
                         }
                     }
-                    Step::BlockEnd { separator } => builder.end_block(separator),
+                    Step::KeyAgain(key, ..) => builder.add_again(key),
+                    Step::BlockEnd { separator, ends_leaf } => {
+                        builder.end_block(separator);
+                        blocks += 1;
+                        leaf_ends.extend(ends_leaf.then_some(blocks));
+                    }
                 }
                 let of_user = user.as_mut().map_or(0, UserBuild::memory_bytes);
                 watch(builder.memory_bytes() + of_user)
@@ -104,7 +110,7 @@ impl Table {
             Some(Err(why)) => summary.filter_failure = Some(why),
             None => {}
         }
-        builder.finish(|built| sink.write_part(built, &mut parts))?;
+        builder.finish(|| leaf_ends, |built| sink.write_part(built, &mut parts))?;
         footer.region_bytes = sink.offset() - footer.region_offset();
         write_end(&mut sink, &mut footer, &encode_whole_directory(&parts))?;
         summary.file_bytes = sink.written;

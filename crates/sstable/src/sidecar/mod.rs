@@ -30,7 +30,7 @@ use crate::format::{BlockKind, Fault, Handle};
 use crate::keys::Step;
 use crate::layout::{TakeBlock, blocks_of_parts, list_in, plain};
 use crate::source::Source;
-use crate::{BlockContent, BlockInfo, Error, FilterPart, Table};
+use crate::{BlockContent, BlockInfo, Error, FilterPart, FilterRole, Table};
 
 /// An open sidecar.
 #[derive(Debug)]
@@ -159,7 +159,8 @@ impl Table {
         let cache = Arc::clone(&self.source.cache);
         let source = Source { number: cache.number_table(), cache, ..sidecar.source };
         let offset = sidecar.footer.region_offset();
-        self.filters.use_sidecar(Arc::new(source), sidecar.parts, offset);
+        let smallest = self.properties().contents.smallest.clone();
+        self.filters.use_sidecar(Arc::new(source), sidecar.parts, offset, &smallest);
         Ok(())
     }
 
@@ -184,19 +185,26 @@ impl Table {
         sidecar.check()?;
         let source = sidecar.source.clone();
         let offset = sidecar.footer.region_offset();
-        let filters = self.filters.of_sidecar(Arc::new(source), sidecar.parts.clone(), offset);
+        let smallest = &self.properties().contents.smallest;
+        let filters =
+            self.filters.of_sidecar(Arc::new(source), sidecar.parts.clone(), offset, smallest);
         let (path, seed) = (sidecar.path(), self.hash_seed());
         let denied = |what| Fault::Damaged(what).at(path, offset);
         let mut prefixes = extractor
             .filter(|it| filters.prefixes_part().is_some_and(|part| part.extractor == it.name()))
             .map(|extractor| (extractor, Watch::default()));
-        for part in sidecar.parts().filter(|part| part.extractor.is_empty()) {
+        for part in sidecar.parts().filter(|part| part.role == FilterRole::Keys) {
             if part.keys != sidecar.footer.keys {
                 return Err(denied("the filter was built for another number of keys"));
             }
         }
         self.each_key(|step| {
-            let Step::Key(key) = step else { return Ok(()) };
+            if let Step::Key(key, leaf, at) | Step::KeyAgain(key, leaf, at) = step
+                && !filters.may_hold_at(&self.index, leaf, at, key)
+            {
+                return Err(denied("the filter for ranges denies a key that the table holds"));
+            }
+            let Step::Key(key, ..) = step else { return Ok(()) };
             if !filters.query(key, seed.hash(key)).maybe {
                 return Err(denied("the filter denies a key that the table holds"));
             }

@@ -80,6 +80,7 @@ pub(crate) fn plan(keys: &str, prefixes: Option<(&str, usize)>, shape: FilterSha
         }),
         shape,
         partition_bytes: 256,
+        ..FilterPlan::default()
     }
 }
 
@@ -391,7 +392,7 @@ fn an_unknown_part_is_ignored_and_the_others_are_used() {
     for shape in SHAPES {
         let (entries, whole, blocks, directory) = with_directory(shape);
         let second = (directory + 5..whole.len()).find(|at| whole[*at..at + 2] == [1, shape as u8]);
-        let later = [(directory + 3, 2), (directory + 4, 9), (second.unwrap(), 2)];
+        let later = [(directory + 3, 3), (directory + 4, 9), (second.unwrap(), 3)];
         for (nth, (at, value)) in later.into_iter().enumerate() {
             let mut bytes = whole.clone();
             bytes[at] = value;

@@ -20,6 +20,7 @@ mod layout;
 mod limits;
 mod loading;
 mod prefixes;
+mod ranges;
 mod reading;
 mod round_trip;
 mod seeds;

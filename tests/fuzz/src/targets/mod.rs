@@ -23,6 +23,7 @@ pub(crate) const ALL: &[Target] = &[
     Target { name: "codec", run: words::codec, seeds: words::codec_seeds },
     Target { name: "filter_spec", run: words::specs, seeds: words::spec_seeds },
     Target { name: "filter", run: filters::filter, seeds: filters::filter_seeds },
+    Target { name: "range_filter", run: filters::ranges, seeds: filters::range_seeds },
     Target { name: "filter_directory", run: tables::directory, seeds: tables::directory_seeds },
     Target { name: "data_block", run: tables::data_block, seeds: tables::data_block_seeds },
     Target { name: "index", run: tables::index, seeds: tables::index_seeds },

@@ -153,5 +153,13 @@ fn all(advice: &FilterAdvice, has_costs: bool) -> Vec<(&'static str, Value)> {
         fields.push(("advised_wasted_cost_per_lookup", advised.wasted_cost.into()));
     }
     fields.push(("summary", advice.summary().into()));
+    // Only if enough scans found nothing.
+    if let Some(ranges) = &advice.ranges {
+        fields.push(("empty_scans", Value::Count(ranges.empty_scans)));
+        fields.push(("blocks_per_empty_scan", ranges.blocks.into()));
+        fields.push(("range_filter_bytes", Value::Size(ranges.bytes_now)));
+        fields.push(("advised_range_filter_bytes", Value::Size(ranges.bytes)));
+        fields.push(("ranges", ranges.to_string().into()));
+    }
     fields
 }

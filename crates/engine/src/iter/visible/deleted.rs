@@ -147,6 +147,11 @@ impl Gap {
         self.keys >= Gaps::FEWEST_KEYS && self.is_begun && !self.has_skipped()
     }
 
+    /// The gate of the scan.
+    pub(super) fn gate(&self) -> Option<&RangeGate> {
+        self.gate.as_deref()
+    }
+
     /// Whether a filter has made the scan skip a table.
     fn has_skipped(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.has_skipped())

@@ -1,0 +1,116 @@
+//! The specification of a range filter.
+//!
+//! ```text
+//! ranges = "none" | "infix:" bits
+//! bits   = a decimal, 3 to 32 bits per key, kept to 1/1000
+//! ```
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::RangeFilterBuilder;
+use crate::ParseSpecError;
+use crate::format::HEADER_BYTES;
+use crate::theory;
+
+/// Thousandths of a bit per key that a filter may have.
+pub(super) const MILLIBITS: RangeInclusive<u32> = 3_000..=32_000;
+
+/// The kind and size of a range filter to build.
+///
+/// ```
+/// use trommel_filter::RangeSpec;
+///
+/// let spec: RangeSpec = "infix:6".parse()?;
+/// assert_eq!(spec.bits_per_key(), 6.0);
+/// assert_eq!(spec.to_string(), "infix:6");
+/// assert!((0.060..0.061).contains(&spec.expected_fpr()));
+/// assert!("infix:2".parse::<RangeSpec>().is_err());
+/// # Ok::<(), trommel_filter::ParseSpecError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct RangeSpec {
+    /// 0 for no filter.
+    millibits: u32,
+}
+
+impl RangeSpec {
+    /// No filter.
+    pub const NONE: Self = Self { millibits: 0 };
+
+    /// A filter of `bits_per_key` bits per key, rounded to the nearest 1/1000.
+    ///
+    /// # Errors
+    /// `bits_per_key` is not within 3 to 32.
+    pub fn new(bits_per_key: f64) -> Result<Self, ParseSpecError> {
+        let millibits = (bits_per_key * 1000.0).round();
+        let within = f64::from(*MILLIBITS.start())..=f64::from(*MILLIBITS.end());
+        if !within.contains(&millibits) {
+            return Err(ParseSpecError::new(format!(
+                "{bits_per_key} bits per key is out of range for ranges: give 3 to 32, as in \
+                 `infix:6`"
+            )));
+        }
+        Ok(Self { millibits: millibits as u32 })
+    }
+
+    /// Bits per key; 0 for no filter.
+    pub fn bits_per_key(&self) -> f64 {
+        f64::from(self.millibits) / 1000.0
+    }
+
+    pub(super) fn millibits(self) -> u32 {
+        self.millibits
+    }
+
+    /// A builder for one filter, or several of adjacent blocks.
+    pub fn builder(&self) -> RangeFilterBuilder {
+        RangeFilterBuilder::new(*self)
+    }
+
+    /// The expected rate of "maybe" for empty ranges, among many keys that are spread evenly: 1
+    /// without a filter.
+    pub fn expected_fpr(&self) -> f64 {
+        if *self == Self::NONE { 1.0 } else { theory::infix_limit(self.bits_per_key()) }
+    }
+
+    /// About as many bytes as a filter of `keys` keys takes; 0 without a filter.
+    pub fn expected_bytes(&self, keys: u64) -> u64 {
+        let header = if *self == Self::NONE { 0 } else { HEADER_BYTES as u64 };
+        header + keys.saturating_mul(u64::from(self.millibits)) / (8 * 1000)
+    }
+}
+
+impl fmt::Debug for RangeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RangeSpec({self})")
+    }
+}
+
+impl fmt::Display for RangeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NONE => f.pad("none"),
+            _ => f.pad(&format!("infix:{}", self.bits_per_key())),
+        }
+    }
+}
+
+impl FromStr for RangeSpec {
+    type Err = ParseSpecError;
+
+    fn from_str(text: &str) -> Result<Self, ParseSpecError> {
+        if text == "none" {
+            return Ok(Self::NONE);
+        }
+        let bits = text.strip_prefix("infix:").and_then(|bits| bits.parse().ok());
+        let wrong = || {
+            ParseSpecError::new(format!(
+                "`{text}` is no filter of ranges: write `infix:` and bits per key, as in `infix:6`, \
+                 or `none`"
+            ))
+        };
+        Self::new(bits.ok_or_else(wrong)?)
+    }
+}

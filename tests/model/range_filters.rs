@@ -1,0 +1,347 @@
+//! Filters for ranges: the blocks that empty scans read with and without them, and their rate
+//! against theory. That they never hide an entry is what the sequences of the other modules test,
+//! half of which have them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use trommel::{Db, FilterPolicy, Options};
+use trommel_sim::MemoryVfs;
+
+use crate::rng::Rng;
+
+/// Runs of level 0.
+const RUNS: usize = 10;
+/// Keys of each.
+const KEYS: usize = 4_000;
+/// Numbers from which keys are drawn.
+const NUMBERS: u64 = 10_000_000_000;
+
+/// Keys of numbers, in decimal digits or in bytes.
+type Shape = fn(u64) -> Vec<u8>;
+
+fn digits(number: u64) -> Vec<u8> {
+    format!("user{number:012}").into_bytes()
+}
+
+fn binary(number: u64) -> Vec<u8> {
+    // Spread over all eight bytes.
+    number.wrapping_mul(u64::MAX / NUMBERS).swap_bytes().to_le_bytes().to_vec()
+}
+
+/// A store of ten runs, with these filters, and the numbers of its keys.
+fn store(filters: &str, shape: Shape) -> (Db, BTreeSet<u64>) {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .compaction(|c| c.auto_compaction(false))
+        .filters(filters.parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let (mut rng, mut numbers) = (Rng::new(3), BTreeSet::new());
+    for _ in 0..RUNS {
+        for _ in 0..KEYS {
+            let number = rng.u64() % NUMBERS;
+            numbers.insert(number);
+            db.put(shape(number), [7; 60]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.reset_stats();
+    (db, numbers)
+}
+
+/// Scans empty ranges of `width` numbers, forward, backward and by cursors; returns the number of
+/// blocks that were read.
+fn scan_empty(db: &Db, numbers: &BTreeSet<u64>, shape: Shape, width: u64) -> u64 {
+    let mut rng = Rng::new(17);
+    let reads = || {
+        let scans = db.stats().scans;
+        scans.block_reads + scans.cache_hits
+    };
+    let before = reads();
+    for round in 0..3_000 {
+        let from = rng.u64() % (NUMBERS - width);
+        if numbers.range(from..from + width).next().is_some() {
+            continue;
+        }
+        let range = shape(from)..shape(from + width);
+        match round % 4 {
+            0 => assert_eq!(db.range(range).count(), 0),
+            1 => assert_eq!(db.range(range).rev().count(), 0),
+            2 => {
+                let mut cursor = db.cursor_in(range).unwrap();
+                cursor.seek_to_first().unwrap();
+                assert!(!cursor.valid());
+            }
+            _ => {
+                let mut cursor = db.cursor_in(range.clone()).unwrap();
+                cursor.seek_for_prev(&range.end).unwrap();
+                assert!(!cursor.valid());
+            }
+        }
+    }
+    reads() - before
+}
+
+/// The promise: at six bits a key, empty scans over ten runs read at most a tenth of the blocks.
+#[test]
+fn empty_scans_read_a_tenth_of_the_blocks() {
+    let shapes: [Shape; 2] = [digits, binary];
+    for shape in shapes {
+        // Ranges of one number in fifty thousand, and of a quarter of the distance of keys.
+        for width in [NUMBERS / 50_000_000, NUMBERS / (4 * RUNS * KEYS) as u64] {
+            let [without, with] = ["paired:12", "paired:12,ranges=infix:6"].map(|filters| {
+                let (db, numbers) = store(filters, shape);
+                scan_empty(&db, &numbers, shape, width)
+            });
+            assert!(without > 20_000, "{without} blocks");
+            assert!(with * 10 <= without, "{with} of {without} blocks are read");
+        }
+    }
+}
+
+/// What was measured of each level is within 5% of what theory predicts, and six bits a key are
+/// what they take.
+#[test]
+fn the_report_has_the_rate_of_theory() {
+    for shape in [digits as Shape, binary] {
+        let (db, numbers) = store("paired:12,ranges=infix:6", shape);
+        for width in [1_000, 50_000] {
+            scan_empty(&db, &numbers, shape, width);
+        }
+        let report = db.filter_report();
+        let [level] = &report.ranges[..] else { panic!("{report}") };
+        assert_eq!((level.level, level.tables, level.keys), (0, 10, 40_000));
+        assert!(level.bits_stored < 6.2, "{report}");
+        assert!(level.counts.negatives > 40_000 && level.counts.true_positives == 0, "{report}");
+        let (measured, expected) = (level.rates.measured.unwrap(), level.rates.expected.unwrap());
+        assert!((measured / expected - 1.0).abs() < 0.05, "{measured} and {expected}: {report}");
+        assert!(report.to_string().contains("filters for ranges of keys"), "{report}");
+        assert_eq!(db.stats().scans.blocks_skipped, level.counts.negatives);
+        let bytes: u64 = report.levels.iter().map(|level| level.filter_bytes).sum();
+        assert_eq!(report.filter_bytes, bytes + level.filter_bytes);
+    }
+}
+
+/// A range that holds keys is found whole, and what is counted as true is.
+#[test]
+fn a_range_with_keys_counts_as_true() {
+    let (db, numbers) = store("none,ranges=infix:8", digits);
+    let all: Vec<u64> = numbers.iter().copied().collect();
+    for keys in all.windows(2).step_by(7) {
+        let found = db.range(digits(keys[0])..digits(keys[1] + 1)).map(|entry| entry.unwrap().0);
+        let expected = keys.iter().map(|number| digits(*number));
+        assert!(found.map(|key| key.to_vec()).eq(expected));
+    }
+    let level = &db.filter_report().ranges[0];
+    assert!(level.counts.true_positives > 5_000, "{level:?}");
+}
+
+/// Filters for ranges are added to tables that have none, and taken off again, by rebuilding.
+#[test]
+fn a_rebuild_adds_and_removes_filters_for_ranges() {
+    let (db, numbers) = store("paired:12", digits);
+    let without = scan_empty(&db, &numbers, digits, 1_000);
+    db.set_filters("paired:12,ranges=infix:6".parse().unwrap()).unwrap();
+    let report = db.rebuild_filters(&Default::default()).unwrap();
+    assert_eq!(report.rebuilt, RUNS as u64, "{report:?}");
+    let with = scan_empty(&db, &numbers, digits, 1_000);
+    assert!(with * 10 <= without, "{with} of {without} blocks are read");
+    assert_eq!(db.filter_report().ranges[0].tables, RUNS as u64);
+    db.verify().unwrap();
+    db.set_filters(FilterPolicy::default()).unwrap();
+    db.rebuild_filters(&Default::default()).unwrap();
+    assert!(db.filter_report().ranges.iter().all(|level| level.tables == 0));
+    assert_eq!(scan_empty(&db, &numbers, digits, 1_000), without);
+}
+
+/// A budget pays for filters for ranges first, and the filters of keys share the rest.
+#[test]
+fn a_budget_counts_filters_for_ranges() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .writes(|w| w.write_buffer_bytes(256 << 10))
+        .compaction(|c| c.table_bytes(128 << 10).base_level_bytes(512 << 10).level_ratio(4))
+        .filters("budget=14/key,ranges=infix:6".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let mut rng = Rng::new(23);
+    for _ in 0..80_000 {
+        db.put(digits(rng.u64() % NUMBERS), [7; 40]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let report = db.filter_report();
+    let budget = report.budget.as_ref().unwrap();
+    assert!(budget.space.built_bytes <= budget.space.budget_bytes, "{report}");
+    assert!(budget.space.built_bytes * 10 > budget.space.budget_bytes * 8, "{report}");
+    assert_eq!((budget.space.dropped_tables, budget.queued_rebuilds), (0, 0), "{report}");
+    let of_ranges: u64 = report.ranges.iter().map(|level| level.filter_bytes).sum();
+    let keys: u64 = report.ranges.iter().map(|level| level.keys).sum();
+    let bits = of_ranges as f64 * 8.0 / keys as f64;
+    assert!((5.5..7.5).contains(&bits), "{bits} bits: {report}");
+    db.rebuild_filters(&Default::default()).unwrap();
+    assert_eq!(db.filter_report().budget.unwrap().space.dropped_tables, 0);
+}
+
+/// The advice says what filters for ranges would save, and in its policy keeps those there are.
+#[test]
+fn the_advice_weighs_ranges_against_keys() {
+    let advice = |filters: &str, gets: u64| {
+        let (db, numbers) = store(filters, digits);
+        scan_empty(&db, &numbers, digits, 1_000);
+        let mut rng = Rng::new(41);
+        for _ in 0..gets {
+            db.get(digits(rng.u64() % NUMBERS)).unwrap();
+        }
+        db.filter_advice().unwrap()
+    };
+    let without = advice("paired:12", 20_000);
+    let ranges = without.ranges.as_ref().unwrap();
+    assert!(ranges.empty_scans > 1_400 && (9.0..11.0).contains(&ranges.blocks), "{without}");
+    assert!(ranges.share < 0.2 && ranges.bytes > 20_000 && ranges.bytes_now == 0, "{without}");
+    assert!(ranges.policy.to_string().starts_with("paired:12,ranges.L0-=infix:"), "{without}");
+    // With them, the same reads are known from the blocks that were skipped.
+    let with = advice("paired:12,ranges=infix:6", 20_000);
+    let ranges = with.ranges.as_ref().unwrap();
+    assert!((9.0..11.0).contains(&ranges.blocks) && ranges.bytes_now > 20_000, "{with}");
+    // Where hardly anything is scanned, a byte is worth more elsewhere.
+    let rarely = advice("paired:6", 2_000_000);
+    let ranges = rarely.ranges.as_ref().unwrap();
+    assert_eq!(ranges.bytes, 0, "{rarely}");
+}
+
+/// Keys that differ only far behind the first bytes in which those of a block do.
+fn crowded(number: u64) -> Vec<u8> {
+    let (directory, file) = (number / 10_000_000, number % 10_000_000);
+    format!("{directory:03}/a-directory-with-a-long-name/{file:07}").into_bytes()
+}
+
+/// Where filters for ranges would let most blocks pass, the stated rate says so, and the advice is
+/// to have none, before one was built and after.
+#[test]
+fn crowded_keys_get_no_filter_for_ranges() {
+    for filters in ["paired:12", "paired:12,ranges=infix:6"] {
+        let (db, numbers) = store(filters, crowded);
+        let blocks = scan_empty(&db, &numbers, crowded, 1_000);
+        assert!(blocks > 20_000, "{blocks} blocks");
+        let advice = db.filter_advice().unwrap();
+        let ranges = advice.ranges.as_ref().unwrap();
+        assert!(ranges.bytes == 0 && ranges.share == 1.0, "{advice}");
+        for level in db.filter_report().ranges {
+            let (measured, expected) =
+                (level.rates.measured.unwrap(), level.rates.expected.unwrap());
+            assert!((measured / expected - 1.0).abs() < 0.05, "{measured} and {expected}");
+            assert!(expected > 0.9, "{expected}");
+        }
+    }
+}
+
+/// A key whose versions fill several blocks is in the filter of each, and so is one of a snapshot.
+#[test]
+fn keys_of_many_versions_are_found() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .compaction(|c| c.auto_compaction(false))
+        .reads(|r| r.block_bytes(256))
+        .filters("none,ranges=infix:12".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let mut snapshots = Vec::new();
+    for version in 0..40_u8 {
+        for key in 0..20 {
+            db.put(digits(key * 1_000), [version; 50]).unwrap();
+        }
+        snapshots.push(db.snapshot());
+    }
+    db.flush().unwrap();
+    db.verify().unwrap();
+    for (version, snapshot) in snapshots.iter().enumerate() {
+        for key in 0..20 {
+            let range = || digits(key * 1_000)..digits(key * 1_000 + 1);
+            let found = [snapshot.range(range()).next(), snapshot.range(range()).next_back()];
+            for entry in found {
+                assert_eq!(entry.unwrap().unwrap().1, [version as u8; 50], "key {key}");
+            }
+        }
+    }
+}
+
+/// A cursor of a range is moved back and forth over many runs, some of which hold nothing of the
+/// range, or nothing before or after its middle.
+#[test]
+fn a_cursor_turns_at_the_ends_of_its_range() {
+    let (db, numbers) = store("none,ranges=infix:10", digits);
+    let all: Vec<u64> = numbers.iter().copied().collect();
+    let mut rng = Rng::new(29);
+    for _ in 0..300 {
+        let (at, count) = (rng.below(all.len() - 10), rng.within(2, 8));
+        let (from, to) = (all[at] - 1, all[at + count - 1] + 1);
+        let mut cursor = db.cursor_in(digits(from)..digits(to)).unwrap();
+        let mut here = at + rng.below(count);
+        cursor.seek(digits(all[here])).unwrap();
+        for _ in 0..40 {
+            assert_eq!(cursor.key(), Some(&digits(all[here])[..]));
+            if rng.once_in(2) && here + 1 < at + count {
+                here += 1;
+                cursor.next().unwrap();
+            } else if here > at {
+                here -= 1;
+                cursor.prev().unwrap();
+            }
+        }
+    }
+}
+
+/// A table whose index has several leaves has a filter for each, which knows where its leaf begins.
+#[test]
+fn ranges_of_a_large_table_are_found() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .reads(|r| r.block_bytes(256))
+        .filters("none,ranges=infix:8".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let mut rng = Rng::new(31);
+    let numbers: BTreeSet<u64> = (0..30_000).map(|_| rng.u64() % NUMBERS).collect();
+    for number in &numbers {
+        db.put(digits(*number), [7; 40]).unwrap();
+    }
+    db.flush().unwrap();
+    db.verify().unwrap();
+    for number in numbers.iter().step_by(3) {
+        let range = || digits(number - 1)..digits(number + 1);
+        assert_eq!(db.range(range()).count(), 1, "{number}");
+        assert_eq!(db.range(range()).rev().count(), 1, "{number}");
+    }
+}
+
+/// Skipped blocks do not keep a scan from learning gaps of deleted keys: later scans skip as few
+/// entries as without filters for ranges.
+#[test]
+fn scans_learn_gaps_beside_filters_for_ranges() {
+    let [without, with] = ["paired:12", "paired:12,ranges=infix:10"].map(|filters| {
+        let options = Options::default()
+            .vfs(Arc::new(MemoryVfs::new()))
+            .background_threads(0)
+            .compaction(|c| c.auto_compaction(false))
+            .filters(filters.parse().unwrap());
+        let db = Db::open("/store", options).unwrap();
+        for number in 0..20_000 {
+            db.put(digits(number * 50), [7; 40]).unwrap();
+        }
+        db.compact_all().unwrap();
+        for number in 2_000..18_000 {
+            db.delete(digits(number * 50)).unwrap();
+        }
+        db.flush().unwrap();
+        db.reset_stats();
+        [20, 10].map(|more| {
+            let before = db.stats().scans.entries_skipped;
+            let range = digits(2_000 * 50 - more)..digits(18_000 * 50 - 20);
+            assert!(db.range(range).next().is_none());
+            db.stats().scans.entries_skipped - before
+        })
+    });
+    assert!(with[0] > 1_000 && with[1] <= without[1] + 100, "{without:?} without, {with:?} with");
+}

@@ -468,7 +468,11 @@ impl Position for TreeScan {
         let Some(after) = self.after() else { return false };
         // A slot does not know what is before it in another leaf.
         let is_known = after.repeats() || self.path.last().is_some_and(|(_, at)| *at > 0);
-        if is_known { after.repeats() } else { self.before().is_some_and(|it| it.has_key_of(&after)) }
+        if is_known {
+            after.repeats()
+        } else {
+            self.before().is_some_and(|it| it.has_key_of(&after))
+        }
     }
 
     fn search(&mut self, probe: &Probe<'_>) {

@@ -25,8 +25,23 @@ const PREFETCHED: usize = 16;
 const LEADER_INSERTS: u64 = 8;
 
 impl Engine {
+    /// As `write`, timed if it is in the sample.
+    pub(crate) fn write_sampled(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
+        if self.statistics.latencies.samples() {
+            return self.write_timed(batch, options);
+        }
+        self.write(batch, options)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_timed(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
+        self.timed_write(|| self.write(batch, options))
+    }
+
     /// Writes a batch atomically. Returns the sequence number of its last operation; for an empty
     /// batch, the newest one visible to reads.
+    #[inline]
     pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
         // The queue must not be touched in a forked child; all else is checked by the leader.
         self.access.opener().check()?;

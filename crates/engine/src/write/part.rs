@@ -38,20 +38,16 @@ impl Engine {
         value: &[u8],
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        if self.statistics.latencies.samples() {
-            return self.timed_write(|| self.write_in(part, kind, key, value, options));
-        }
         match part {
-            Part::Default if !is_marked(key) => {
-                if kind == OpKind::Merge {
-                    self.prepare_for_operand(key)?;
-                }
-                self.write(Batch::one(kind, key, value)?, options)
+            Part::Default if kind != OpKind::Merge && !is_marked(key) => {
+                // Nothing was waited for so far.
+                self.write_sampled(Batch::one(kind, key, value)?, options)
             }
             _ => self.write_mapped(part, kind, key, value, options),
         }
     }
 
+    /// As `write_in`, for keys that are stored with a header, and for operands.
     #[inline(never)]
     fn write_mapped(
         &self,
@@ -61,7 +57,13 @@ impl Engine {
         value: &[u8],
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let (_entered, space) = self.enter(part)?;
+        if self.statistics.latencies.samples() {
+            return self.timed_write(|| self.write_mapped(part, kind, key, value, options));
+        }
+        let (_entered, space) = match part {
+            Part::Default if !is_marked(key) => (None, Space::Plain),
+            _ => self.enter(part)?,
+        };
         let mut buffer = KeyBuffer::default();
         let key = space.key_in(key, &mut buffer);
         if kind == OpKind::Merge {

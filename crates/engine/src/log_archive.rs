@@ -6,10 +6,10 @@
 //! 2. The archive keeps the last logs that together have at least as many bytes as it is set to;
 //!    older ones are removed. A reader that has such a log open can still read it.
 //! 3. If the process has no file handle left for a log, tables are closed and the attempt is
-//!    repeated. A sync that fails for this reason has failed to open the file, so nothing was synced.
+//!    repeated. A sync that fails for this reason has not opened the file, so nothing was synced.
 //! 4. Nothing else depends on the archive. If a log cannot be archived, a feed finds the gap in the
-//!    sequence numbers, and reports it. Only a directory that cannot be synced makes the store refuse
-//!    writes when it needs its next file, as always.
+//!    sequence numbers, and reports it. Only a directory that cannot be synced makes the store
+//!    refuse writes when it needs its next file, as always.
 //!
 //! Called by flushes, and when a store is opened.
 

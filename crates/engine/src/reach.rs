@@ -3,8 +3,8 @@
 //!
 //! 1. All keys of a table within the range count, as far as they are alive ([`KeyCount`]).
 //! 2. Of a table partly in the range, the share of its data blocks within the range counts; if the
-//!    table is closed and must not be opened, or cannot be, the share is interpolated from its first
-//!    and last key.
+//!    table is closed and must not be opened, or cannot be, the share is interpolated from its
+//!    first and last key.
 //!
 //! A run that covers all keys is reached by every lookup; a level that has just begun to fill
 //! covers only a part, and many missing keys are outside it.

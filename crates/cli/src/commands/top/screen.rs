@@ -151,8 +151,8 @@ mod keys {
         if cfg!(any(target_os = "linux", target_os = "android")) { 0 } else { 0xff };
 
     /// Standard input, of which each key is read as it is pressed, and not echoed. Ctrl-Z is a key,
-    /// because the terminal is restored before the program is suspended. Ctrl-C remains a signal, so
-    /// that it also ends a program that is not waiting for keys.
+    /// because the terminal is restored before the program is suspended. Ctrl-C remains a signal,
+    /// so that it also ends a program that is not waiting for keys.
     pub(super) struct Keys {
         before: Termios,
         now: Termios,

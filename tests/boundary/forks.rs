@@ -178,6 +178,7 @@ fn a_child_is_refused_at_once_and_its_parent_goes_on() {
             scope.spawn(|| {
                 while !stops.load(Ordering::Relaxed) {
                     drop((db.snapshot(), db.stats(), db.iter().take(10).count()));
+                    db.publish_metrics("parent");
                 }
             });
             for _ in 0..40 {
@@ -202,6 +203,8 @@ fn a_child_is_refused_at_once_and_its_parent_goes_on() {
                     is_refused("visit", cursor.visit(|_, _| true));
                     assert_eq!(db.stats().last_seqno, 0);
                     assert!(db.filter_report().levels.is_empty());
+                    assert_eq!(db.openmetrics("child"), "# EOF\n");
+                    db.publish_metrics("child");
                     assert!(db.last_filter_rebuild().is_none());
                     db.reset_stats();
                     db.resume_compaction();

@@ -44,9 +44,14 @@ fn modules(home: &Path, parts: &[&str]) -> Vec<PathBuf> {
     match parts.split_last() {
         None => drop(found.remove(0)),
         Some((_, [])) => {}
-        Some((_, above)) => {
+        Some((last, above)) => {
             let parent = home.join(above.join("/"));
-            found.extend([parent.with_extension("rs"), parent.join("mod.rs")]);
+            let parents = [parent.with_extension("rs"), parent.join("mod.rs")];
+            let has_module = |file: &PathBuf| {
+                let text = std::fs::read_to_string(file).unwrap_or_default();
+                text.contains(&format!("mod {last} {{"))
+            };
+            found.extend(parents.into_iter().filter(has_module));
         }
     }
     found
@@ -142,5 +147,6 @@ fn tests_are_distinguished_from_what_only_looks_like_one() {
     assert!(exists("tidy::contract::every_promise_names_its_tests"));
     assert!(exists("engine::latencies::tests::the_sample_is_in_step_with_nothing"));
     assert!(!exists("tidy::contract::no_such_promise"));
+    assert!(!exists("engine::latencies::nonsense::the_sample_is_in_step_with_nothing"));
     assert_eq!(named("`a::b` and `Durability::Os`, `c`"), ["a::b"]);
 }

@@ -106,7 +106,7 @@ impl Cli {
     }
 }
 
-/// Adds what to do about a directory that is an argument of its own.
+/// Suggests `--db` for a positional argument that is a directory.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return error;

@@ -104,6 +104,13 @@ impl Watches {
         }
     }
 
+    /// Number of keys in the two windows of a level and the kind with this index, counted for each
+    /// table that they passed.
+    pub(crate) fn keys(&self, level: usize, kind: usize) -> u64 {
+        let keys = |Watch { open, before }: &Watch| open.passed.len() + before.passed.len();
+        self.0.get(&(level, kind)).map_or(0, keys) as u64
+    }
+
     /// The evidence for a level and the kind with this index; `expected` is the expectation since
     /// the store was opened.
     pub(crate) fn evidence(&self, level: usize, kind: usize, expected: &ByKind<f64>) -> Evidence {
@@ -142,11 +149,6 @@ impl Evidence {
         self.most_of_one = self.most_of_one.max(times);
         self.squares += (times as f64).powi(2);
         *self.tables.entry(table).or_default() += 1;
-    }
-
-    /// Number of distinct keys, counted for each table that they passed.
-    pub(crate) fn distinct(&self) -> u64 {
-        self.distinct
     }
 
     /// Adds the evidence of another level.

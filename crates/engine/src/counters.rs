@@ -392,9 +392,19 @@ impl Counters {
 
     /// The recorded false positives of each level, by kind.
     pub(crate) fn evidence(&self) -> ByKind<Evidence> {
+        self.of_windows(AlarmWindows::evidence)
+    }
+
+    /// The number of recorded false positives of each level, by kind.
+    pub(crate) fn watched_keys(&self) -> ByKind<u64> {
+        self.of_windows(AlarmWindows::watched_keys)
+    }
+
+    /// What `report` returns for the windows with the keys of all threads.
+    fn of_windows<T>(&self, report: fn(&AlarmWindows) -> T) -> T {
         let mut watched = lock(&self.watched);
         lock(&self.shards).iter().for_each(|shard| shard.hand_over(&mut watched));
-        watched.evidence()
+        report(&watched)
     }
 }
 

@@ -1337,7 +1337,7 @@ impl Db {
     /// the same probes, are those counters, and `trommel_filter_expected_false_positives_total`,
     /// divided by negatives and false positives together.
     ///
-    /// No table is opened for it, and it takes time in proportion to the number of tables.
+    /// No table is opened for it. It takes longer with more tables, above all in level 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,15 @@
 //! Metrics through the crate `metrics`, which passes them to the recorder that a program has
 //! installed.
 //!
-//! 1. Counters grow by what was counted since the last publication. So a counter goes on where the
-//!    store was opened again, or its statistics were reset: the numbers start at 0 there, while the
-//!    recorder keeps its own.
+//! 1. A counter is incremented by what was counted since the last publication. So the recorder's
+//!    counters continue when the store is opened again, or its statistics are reset, although the
+//!    store's own restart at 0. What was counted between the last publication and a reset is lost.
 //! 2. The crate's counters are integers. Times are published in microseconds, under a name that
 //!    says so; of expected false positives the fraction is left out. As totals are rounded, not
 //!    their growth, no error adds up.
-//! 3. A gauge that is no longer published becomes 0, and so does each when the store is closed.
+//! 3. A gauge that is no longer published becomes 0, as does each gauge when the store is closed.
+//! 4. The values are computed, and a reset takes place, under the lock of what was published last.
+//!    So publications cannot overtake each other, and a smaller total is never taken for a reset.
 
 use std::collections::{HashMap, HashSet};
 
@@ -30,49 +32,43 @@ struct PublishedSeries {
 }
 
 impl Publisher {
-    /// Publishes `families`, each sample with the label `store` in addition to its own.
-    pub(crate) fn publish(&self, families: &[Family], store: &str) {
+    /// Publishes the current families, each sample with the label `store` in addition to its own.
+    /// Gauges that are not among them become 0.
+    pub(crate) fn publish(&self, store: &str, current: impl FnOnce() -> Vec<Family>) {
         let mut last = lock(&self.0);
         let before = std::mem::take(&mut last.gauges);
+        let families = current();
         with_recorder(|recorder| {
-            for Family { name, kind, help, samples } in families {
-                for sample in samples {
-                    last.publish(recorder, (name, *kind, help), sample, store);
+            for family in &families {
+                for sample in &family.samples {
+                    last.publish(recorder, family, sample, store);
                 }
             }
+            for gauge in before.difference(&last.gauges) {
+                recorder.register_gauge(gauge, &METADATA).set(0.0);
+            }
         });
-        set_to_zero(before.difference(&last.gauges));
     }
-}
 
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        set_to_zero(lock(&self.0).gauges.iter());
+    /// Runs `reset`, which resets all counters.
+    pub(crate) fn restart(&self, reset: impl FnOnce()) {
+        let mut last = lock(&self.0);
+        reset();
+        last.counters.clear();
     }
-}
-
-fn set_to_zero<'a>(gauges: impl Iterator<Item = &'a Key>) {
-    with_recorder(|recorder| {
-        gauges.for_each(|key| recorder.register_gauge(key, &METADATA).set(0.0));
-    });
 }
 
 impl PublishedSeries {
     fn publish(
         &mut self,
         recorder: &dyn Recorder,
-        (name, kind, help): (&str, FamilyKind, &str),
+        Family { name, kind, help, .. }: &Family,
         MetricSample { suffix, labels, value }: &MetricSample,
         store: &str,
     ) {
         let mut name = format!("trommel_{name}{suffix}");
         let is_counter = matches!(kind, FamilyKind::Counter | FamilyKind::Histogram);
         let mut unit = None;
-        let total = match value {
-            Figure::Count(count) => *count,
-            Figure::Real(real) => *real as u64,
-            Figure::Time(time) => u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
-        };
         if is_counter && matches!(value, Figure::Time(_)) {
             name = name.replace("seconds", "microseconds");
             unit = Some(Unit::Microseconds);
@@ -82,12 +78,17 @@ impl PublishedSeries {
             .chain(labels.iter().map(|(label, value)| (*label, value.as_str())));
         let labels = labels.map(|(label, value)| Label::new(label, value.to_owned()));
         let key = Key::from_parts(name.clone(), labels.collect::<Vec<_>>());
-        let help = help.to_owned().into();
+        let help = help.clone().into();
         if is_counter {
+            let total = match value {
+                Figure::Count(count) => *count,
+                Figure::Real(real) => *real as u64,
+                Figure::Time(time) => u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+            };
             recorder.describe_counter(name.into(), unit, help);
             let counter = recorder.register_counter(&key, &METADATA);
             let before = self.counters.insert(key, total).unwrap_or(0);
-            counter.increment(total.checked_sub(before).unwrap_or(total));
+            counter.increment(total.saturating_sub(before));
             return;
         }
         recorder.describe_gauge(name.into(), unit, help);
@@ -179,6 +180,9 @@ mod tests {
         assert_eq!((grown(&db, 10), grown(&db, 5), grown(&db, 0)), (10.0, 5.0, 0.0));
         db.reset_stats();
         assert_eq!(grown(&db, 3), 3.0);
+        // Regression: of more than before the reset, only the difference was added.
+        db.reset_stats();
+        assert_eq!(grown(&db, 7), 7.0);
         db.close().unwrap();
         let db = open(&vfs);
         assert_eq!((grown(&db, 4), grown(&db, 5)), (4.0, 5.0));
@@ -186,7 +190,7 @@ mod tests {
 
     /// Regression: gauges kept their last value.
     #[test]
-    fn gauges_that_are_gone_are_zero() {
+    fn missing_gauges_become_zero() {
         let gauge = "trommel_filter_false_positive_keys{store=\"it\",level=\"0\",kind=\"paired\"}";
         // Taking the values of this recorder sets its gauges to 0: once each.
         let recorder = DebuggingRecorder::new();
@@ -203,14 +207,70 @@ mod tests {
         let now = taken(&recorder.snapshotter());
         assert_eq!(now[gauge], 0.0);
         assert_eq!(now["trommel_level_tables{store=\"it\",level=\"0\"}"], 1.0);
+    }
 
-        metrics::with_local_recorder(&recorder, || {
+    /// Regression: gauges became 0 only when the last iterator of a closed store was dropped, even
+    /// if the store had been opened again.
+    #[test]
+    fn gauges_of_a_closed_store_are_zero() {
+        let (vfs, recorder) = (MemoryVfs::new(), DebuggingRecorder::new());
+        let gauge = "trommel_last_sequence_number{store=\"it\"}";
+        let published = |act: &mut dyn FnMut()| {
+            metrics::with_local_recorder(&recorder, act);
+            let gauges = taken(&recorder.snapshotter()).into_iter();
+            gauges.filter(|(sample, _)| !sample.contains("_total")).collect::<BTreeMap<_, _>>()
+        };
+        let db = open(&vfs);
+        db.put("key", "value").unwrap();
+        let mut iter = Some(db.iter());
+        assert_eq!(published(&mut || db.publish_metrics("it"))[gauge], 1.0);
+        let closed = published(&mut || {
             db.publish_metrics("it");
-            drop(db);
+            db.clone().close().unwrap();
+            db.publish_metrics("it");
         });
-        let after = taken(&recorder.snapshotter());
-        let gauges = after.iter().filter(|(sample, _)| !sample.contains("_total"));
-        assert!(gauges.clone().count() > 30, "{after:?}");
-        gauges.for_each(|(sample, value)| assert_eq!(*value, 0.0, "{sample}"));
+        assert!(closed.len() > 30, "{closed:?}");
+        closed.iter().for_each(|(sample, value)| assert_eq!(*value, 0.0, "{sample}"));
+
+        let again = open(&vfs);
+        again.put("key", "value").unwrap();
+        let opened = published(&mut || {
+            again.publish_metrics("it");
+            drop(iter.take());
+        });
+        assert_eq!(opened[gauge], 2.0);
+    }
+
+    /// Regression: publications that overtook each other were taken for a reset.
+    #[test]
+    fn concurrent_publications_add_each_count_once() {
+        const ROUNDS: u64 = 200;
+        let (db, recorder) = (open(&MemoryVfs::new()), DebuggingRecorder::new());
+        let publish = || {
+            for _ in 0..ROUNDS {
+                db.get("key").unwrap();
+                metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(publish)));
+        let gets = taken(&recorder.snapshotter())["trommel_gets_total{store=\"it\"}"];
+        assert_eq!(gets, (4 * ROUNDS) as f64);
+    }
+
+    /// Regression: an unknown number of wasted reads was published as 0.
+    #[test]
+    fn an_unknown_gauge_is_not_a_number() {
+        let gauge = "trommel_expected_wasted_reads_per_miss{store=\"it\"}";
+        let (vfs, recorder) = (MemoryVfs::new(), DebuggingRecorder::new());
+        let db = open(&vfs);
+        db.put("key", "value").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let db = open(&vfs);
+        metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+        assert!(taken(&recorder.snapshotter())[gauge].is_nan());
+        db.get("key").unwrap();
+        metrics::with_local_recorder(&recorder, || db.publish_metrics("it"));
+        assert!(taken(&recorder.snapshotter())[gauge] < 1.0);
     }
 }

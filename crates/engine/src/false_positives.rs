@@ -135,6 +135,12 @@ impl AlarmWindows {
         let of = |level, kind| self.watches.evidence(level, kind, &self.expected);
         std::array::from_fn(|level| std::array::from_fn(|kind| of(level, kind)))
     }
+
+    /// The number of keys in the windows, by level and kind.
+    pub(crate) fn watched_keys(&self) -> ByKind<u64> {
+        let of = |level, kind| self.watches.keys(level, kind);
+        std::array::from_fn(|level| std::array::from_fn(|kind| of(level, kind)))
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ impl Handle {
         let _awaited = self.engine.background.limiter.awaits(AwaitedWork::All);
         let closed = self.engine.close();
         self.engine.end_workers();
+        #[cfg(feature = "metrics")]
+        self.engine.statistics.publisher.publish("", Vec::new);
         let outcome = closed.clone().and(self.engine.finish_manifest(closed.is_ok()));
         let _ = self.closed.set(outcome.clone());
         outcome

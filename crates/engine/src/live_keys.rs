@@ -20,7 +20,7 @@
 //! fuse filter 1.125. A budget arrives at the
 //! same by its price ([`budget`](crate::budget)).
 //!
-//! Called by the budget, the filter report, [`output`](crate::output) and rebuilds.
+//! Called by the budget, [`reach`](crate::reach), [`output`](crate::output) and rebuilds.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ impl<'a> CountedRun<'a> {
 }
 
 /// The fraction of the way from `smallest` to `largest` that is before `key`, by their bytes.
-fn part_before(smallest: &[u8], largest: &[u8], key: &[u8]) -> f64 {
+pub(crate) fn part_before(smallest: &[u8], largest: &[u8], key: &[u8]) -> f64 {
     if key <= smallest || largest <= key {
         return if key <= smallest { 0.0 } else { 1.0 };
     }

@@ -5,10 +5,11 @@
 //!    crash. Recovery, verification and repair use only the first name, which is removed as usual.
 //! 2. The archive keeps the last logs that together have at least as many bytes as it is set to;
 //!    older ones are removed. A reader that has such a log open can still read it.
-//! 3. Nothing else depends on it. If the process has no file handle left for a log, open tables are
-//!    closed; if a log cannot be archived, a feed finds the gap in the sequence
-//!    numbers, and reports it. Only a directory that cannot be synced makes the store refuse writes
-//!    when it needs its next file, as always.
+//! 3. If the process has no file handle left for a log, tables are closed and the attempt is
+//!    repeated. A sync that fails for this reason has not opened the file, so nothing was synced.
+//! 4. Nothing else depends on the archive. If a log cannot be archived, a feed finds the gap in the
+//!    sequence numbers, and reports it. Only a directory that cannot be synced makes the store
+//!    refuse writes when it needs its next file, as always.
 //!
 //! Called by flushes, and when a store is opened.
 
@@ -40,9 +41,9 @@ pub(crate) struct LogArchive {
     wanted: AtomicU64,
     /// Their lengths in bytes, by number.
     logs: Mutex<BTreeMap<u64, u64>>,
-    /// Logs removed since the store was opened.
+    /// Logs removed since the counters were reset.
     removed: AtomicU64,
-    /// Logs that could not be archived.
+    /// Logs that could not be archived since then.
     failed: AtomicU64,
 }
 
@@ -158,6 +159,12 @@ impl LogArchive {
             let _ = self.vfs.remove(&archived_log_path(&self.dir, number));
             self.removed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Resets the counts of removed and failed logs.
+    pub(crate) fn reset_counts(&self) {
+        self.removed.store(0, Ordering::Relaxed);
+        self.failed.store(0, Ordering::Relaxed);
     }
 
     /// The counts of archived, removed and failed logs.

@@ -16,7 +16,6 @@ use crate::conformance::{Conformance, Evidence};
 use crate::counters::FilterTotals;
 use crate::engine::Engine;
 use crate::filter_kinds::{KINDS, kind_index};
-use crate::live_keys::LiveKeys;
 use crate::prefix::Prefix;
 use crate::reach::Reach;
 use crate::user_filters::{PolicyReport, UserPolicy};
@@ -148,7 +147,7 @@ impl Engine {
             return FilterReport::default();
         }
         let version = self.version();
-        let reach = Reach::of(self, &version);
+        let reach = Reach::of(&version, Some(&self.files.tables));
         let (totals, evidence) =
             (self.statistics.counters.totals(), self.statistics.counters.evidence());
         let (mut keys, mut prefixes, mut ranges) =
@@ -205,23 +204,23 @@ impl Engine {
         }
     }
 
-    /// An estimate of [`FilterReport::expected_wasted_reads_per_miss`] that opens no table: closed
-    /// tables count like the open ones of their level, and the reach of a table is interpolated
-    /// from its first and last key. `None` if all tables of a level are closed.
-    pub(crate) fn wasted_reads_by_open_tables(&self) -> Option<f64> {
+    /// An estimate of [`FilterReport::expected_wasted_reads_per_miss`] that opens no table: the
+    /// filters of closed tables count like those of the open ones of their level. The same value if
+    /// all tables are open; NaN if all tables of a level are closed.
+    pub(crate) fn wasted_reads_by_open_tables(&self) -> f64 {
         let version = self.version();
-        let live = LiveKeys::of(&version);
+        let reach = Reach::of(&version, None);
         let of_level = |tables: &Vec<Arc<TableFile>>| {
             let (mut all, mut open, mut wasted) = (0.0, 0.0, 0.0);
             for table in tables {
-                let reach = live.reach(table);
-                all += reach;
+                let share = reach.share(table);
+                all += share;
                 if let Some(reader) = table.open_reader() {
-                    open += reach;
-                    wasted += reach * rate(&reader.table().filters().facts());
+                    open += share;
+                    wasted += share * rate(&reader.table().filters().facts());
                 }
             }
-            if all > 0.0 { (open > 0.0).then(|| wasted / open * all) } else { Some(0.0) }
+            if all > 0.0 { wasted / open * all } else { 0.0 }
         };
         version.levels.iter().map(of_level).sum()
     }

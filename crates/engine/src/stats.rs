@@ -128,10 +128,17 @@ pub struct Stats {
 impl Engine {
     /// Resets every counter of [`Stats`].
     pub(crate) fn reset_stats(&self) {
-        self.statistics.counters.reset();
-        self.statistics.jobs.reset();
-        self.statistics.latencies.reset();
-        self.background.limiter.reset_limited_bytes();
+        let reset = || {
+            self.statistics.counters.reset();
+            self.statistics.jobs.reset();
+            self.statistics.latencies.reset();
+            self.background.limiter.reset_limited_bytes();
+            self.files.archive.reset_counts();
+        };
+        #[cfg(feature = "metrics")]
+        self.statistics.publisher.restart(reset);
+        #[cfg(not(feature = "metrics"))]
+        reset();
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -77,7 +77,8 @@ impl Db {
     /// Writes [`Db::openmetrics`], with the name `store`, to the file at `path` now and then every
     /// `period`, in a thread of its own, until the returned value is dropped or the store is
     /// closed. For other processes: `trommel top`, and collectors that read files. The text
-    /// includes the period, so that a reader can tell when the writer is gone.
+    /// includes the period, so that a reader can tell when the writer has failed to publish. The
+    /// last text, written when the returned value is dropped, has none.
     ///
     /// Each time the file is replaced as a whole, by way of `path` with `.tmp` appended, so a
     /// reader never sees a part. If the process is killed meanwhile, that file may stay until the
@@ -114,14 +115,14 @@ impl Db {
             return Err(Error::option(what));
         }
         let (name, error) = (store.to_owned(), Mutex::new(None));
-        let state = Arc::new(FileState { path, name, period, store: engine.own.clone(), error });
-        state.write_now(engine)?;
+        let state = Arc::new(FileState { path, name, store: engine.own.clone(), error });
+        state.write_now(engine, Some(period))?;
         let written = Arc::clone(&state);
         let mut is_first = true;
         let each = move || {
             // It is there already.
             if !std::mem::take(&mut is_first) {
-                written.write();
+                written.write(Some(period));
             }
         };
         let timer = Timer::start("trommel-metrics", period, each);
@@ -131,15 +132,16 @@ impl Db {
     }
 
     /// Publishes what [`Db::openmetrics`] returns through the crate `metrics`, to its current
-    /// recorder, under the same names and with the same labels. Call it every few seconds, once the
-    /// recorder is installed, with the same name each time.
+    /// recorder, with the same labels. Call it every few seconds, once the recorder is installed,
+    /// with the same name each time. In a closed store it does nothing.
     ///
-    /// Counters grow by what was counted since the last call; they go on when the store is opened
-    /// again, and after [`Db::reset_stats`]. As counters of that crate are integers, times are
-    /// counted in microseconds: `trommel_flush_seconds_total` is `trommel_flush_microseconds_total`
-    /// here, and the sum of a histogram is `trommel_operation_microseconds_sum`. Its buckets and
-    /// its count are counters, too. A gauge of a level or filter that is gone is set to 0, as are
-    /// all when the store is closed.
+    /// Counters grow by what was counted since the last call, so they continue when the store is
+    /// opened again, and after [`Db::reset_stats`]; what was counted between the last call and the
+    /// reset is lost. As counters of that crate are integers, times are counted in microseconds:
+    /// `trommel_flush_seconds_total` is `trommel_flush_microseconds_total` here, and the sum of a
+    /// histogram is `trommel_operation_microseconds_sum`. All other names are the same. The buckets
+    /// and the count of a histogram are counters, too. A gauge of a level or filter that is gone is
+    /// set to 0, as are all gauges when the store is closed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -150,7 +152,13 @@ impl Db {
     #[cfg(feature = "metrics")]
     pub fn publish_metrics(&self, store: &str) {
         let engine = self.engine();
-        engine.statistics.publisher.publish(&engine.metric_families(None), store);
+        if engine.access.opener().is_forked() {
+            return;
+        }
+        engine.statistics.publisher.publish(store, || match engine.access.is_closed() {
+            true => Vec::new(),
+            false => engine.metric_families(None),
+        });
     }
 }
 
@@ -171,22 +179,21 @@ struct FileState {
     path: PathBuf,
     /// The name of the store in the text.
     name: String,
-    period: Duration,
     store: Weak<Engine>,
     /// The error of the last attempt, if it failed.
     error: Mutex<Option<Error>>,
 }
 
 impl FileState {
-    fn write(&self) {
+    fn write(&self, period: Option<Duration>) {
         let Some(engine) = self.store.upgrade().filter(|engine| !engine.access.is_closed()) else {
             return;
         };
-        *lock(&self.error) = self.write_now(&engine).err();
+        *lock(&self.error) = self.write_now(&engine, period).err();
     }
 
-    /// Replaces the file by one with the metrics of now.
-    fn write_now(&self, engine: &Engine) -> Result<()> {
+    /// Replaces the file by one with the current metrics, which are due again after `period`.
+    fn write_now(&self, engine: &Engine, period: Option<Duration>) -> Result<()> {
         let (vfs, path) = (&engine.files.vfs, &self.path);
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
@@ -194,7 +201,7 @@ impl FileState {
         // One that a killed process has left.
         let _ = vfs.remove(&temporary);
         let mut file = vfs.create(&temporary).map_err(|e| Error::io(&temporary, "creating", e))?;
-        let families = engine.metric_families(Some(self.period));
+        let families = engine.metric_families(period);
         let written = file.append(crate::openmetrics::text(&families, &self.name).as_bytes());
         drop(file);
         let written = written.map_err(|error| Error::io(&temporary, "writing", error));
@@ -224,7 +231,7 @@ impl Drop for MetricsFile {
             return;
         }
         drop(self.timer.take());
-        self.state.write();
+        self.state.write(None);
     }
 }
 
@@ -254,6 +261,7 @@ mod tests {
     /// A reader finds a complete text at any time, and the numbers at the end.
     #[test]
     fn the_metrics_file_is_always_whole_and_follows_the_store() {
+        const PERIOD: &str = "trommel_metrics_period_seconds{";
         let vfs = MemoryVfs::new();
         let db = store(&vfs);
         let file = db.write_metrics("metrics", "it", Duration::ZERO).unwrap();
@@ -262,7 +270,7 @@ mod tests {
         while seen < 3000 {
             db.get("key").unwrap();
             let text = text(&vfs, "metrics");
-            assert!(text.ends_with("# EOF\n"), "{text}");
+            assert!(text.ends_with("# EOF\n") && text.contains(PERIOD), "{text}");
             seen = gets(&text).parse().unwrap();
             assert!(Instant::now() < end, "it is not written any more: {:?}", file.last_error());
         }
@@ -271,6 +279,8 @@ mod tests {
         assert_eq!(gets(&text(&vfs, "metrics")), last);
         db.get("key").unwrap();
         assert_eq!(gets(&text(&vfs, "metrics")), last);
+        // Regression: the last text announced another one.
+        assert!(!text(&vfs, "metrics").contains(PERIOD));
     }
 
     /// A store with a metrics file closes with its last handle.

@@ -106,7 +106,7 @@ pub(super) struct Flow {
 impl Seen {
     pub(super) fn of(engine: &Engine) -> Self {
         let (version, totals) = (engine.version(), engine.statistics.counters.totals());
-        let reach = Reach::of(engine, &version);
+        let reach = Reach::of(&version, Some(&engine.files.tables));
         let mut levels: Vec<SeenLevel> = Vec::new();
         for (physical, run) in version.levels.iter().enumerate() {
             let level = logical_level(&version, physical).0;

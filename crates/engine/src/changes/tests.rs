@@ -196,6 +196,8 @@ fn the_archive_keeps_the_bytes_it_is_set_to() {
     assert_eq!(missing(error), (slow.position(), oldest));
     db.set_options(|o| o.writes(|w| w.log_archive_bytes(0))).unwrap();
     assert_eq!((db.stats().archive.logs, listed().len()), (0, 0));
+    db.reset_stats();
+    assert_eq!(db.stats().archive.removed, 0);
     let refused = db.changes_since(db.snapshot().seqno()).unwrap_err();
     assert!(refused.to_string().contains("log_archive_bytes"), "{refused}");
 }

@@ -569,7 +569,8 @@ fn the_time_of_a_write_is_that_of_the_call() {
             });
         }
         let write = &db.latencies()[crate::TimedOperation::Write as usize];
+        // Much more than a write takes, and less than the wait even if this thread resumes late.
         let mean = write.total / u32::try_from(write.count).unwrap();
-        assert!(mean > Duration::from_micros(500), "{form}: {mean:?} of {}", write.count);
+        assert!(mean > Duration::from_micros(100), "{form}: {mean:?} of {}", write.count);
     }
 }

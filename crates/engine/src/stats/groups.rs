@@ -238,10 +238,10 @@ pub struct ArchiveStats {
     /// Their bytes.
     #[cfg_attr(feature = "serde", serde(rename = "archived_log_bytes"))]
     pub bytes: u64,
-    /// Archived logs removed since the store was opened, as newer ones replaced them.
+    /// Archived logs removed since the counters were reset, as newer ones replaced them.
     #[cfg_attr(feature = "serde", serde(rename = "archived_logs_removed"))]
     pub removed: u64,
-    /// Logs that could not be archived since the store was opened: a feed that has not read them
+    /// Logs that could not be archived since the counters were reset: a feed that has not read them
     /// will find a gap.
     #[cfg_attr(feature = "serde", serde(rename = "logs_not_archived"))]
     pub failed: u64,

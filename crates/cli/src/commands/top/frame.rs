@@ -30,17 +30,17 @@ pub(super) struct Watched {
 enum Writer {
     /// It may be at work.
     Open,
-    /// It has closed the store: its last metrics are those of the end.
+    /// It has closed the store.
     Closed,
-    /// It should have published metrics, and did not: it was killed, or hangs.
-    Gone,
+    /// Its next metrics are overdue: it was killed, or hangs.
+    Lost,
 }
 
 impl Watched {
     fn writer(&self) -> Writer {
         match &self.published {
             _ if self.is_closed => Writer::Closed,
-            Ok(published) if published.is_overdue() => Writer::Gone,
+            Ok(published) if published.is_overdue() => Writer::Lost,
             _ => Writer::Open,
         }
     }
@@ -124,7 +124,7 @@ fn store(now: &Watched, before: Option<&Watched>) -> Part {
             let writer = match now.writer() {
                 Writer::Open => "",
                 Writer::Closed => "the writer has closed the store: ",
-                Writer::Gone => "the writer is gone, or hangs: ",
+                Writer::Lost => "the writer no longer publishes: ",
             };
             format!("{writer}{:.1} s old", published.age.as_secs_f64())
         }
@@ -218,19 +218,19 @@ struct Growth<'a> {
     before: Option<&'a Metrics>,
     /// From one publication to the other, by the writer's clock.
     seconds: f64,
-    /// Whether the gauges of the last publication are still right.
+    /// Whether the writer may still be at work, so that its gauges are current.
     is_current: bool,
 }
 
 impl<'a> Growth<'a> {
     fn of(now: &'a Published, before: Option<&'a Published>, writer: Writer) -> Self {
-        // A writer that is gone does nothing: its last rates are not those of now.
+        // Of a writer that has ended, the last rates are not current.
         let before = before.filter(|_| writer == Writer::Open);
         let passed = before.and_then(|before| now.written.duration_since(before.written).ok());
         let seconds = passed.map_or(0.0, |passed| passed.as_secs_f64());
         // Without time between them there are no rates.
         let before = before.filter(|_| seconds > 0.0).map(|before| &before.metrics);
-        Self { now: &now.metrics, before, seconds, is_current: writer != Writer::Gone }
+        Self { now: &now.metrics, before, seconds, is_current: writer == Writer::Open }
     }
 
     /// By how much a counter has grown; `None` after a reset.
@@ -247,7 +247,7 @@ impl<'a> Growth<'a> {
         self.growth(sample).map(|growth| Value::Size((growth / self.seconds) as u64)).into()
     }
 
-    /// The part of `one` in itself and `other`, since the frame before.
+    /// The part of `one` in itself and `other`, since the publication before.
     fn part(&self, one: &str, other: &str) -> Value {
         let part = |one: f64, other: f64| (one + other > 0.0).then(|| one / (one + other));
         let grown = self.growth(one).zip(self.growth(other));
@@ -351,10 +351,10 @@ mod tests {
         }
     }
 
-    /// Regression: the last gauges of a killed writer were shown as those of now, and rates of its
-    /// last period.
+    /// Regression: the last gauges of a writer that was killed, or had closed the store, were shown
+    /// as current, and the rates of its last period.
     #[test]
-    fn of_a_writer_that_is_gone_only_counts_are_shown() {
+    fn ended_writers_show_only_counters() {
         let text = "trommel_gets_total{store=\"s\"} 7\n\
                     trommel_compaction_debt_bytes{store=\"s\"} 4096\n# EOF\n";
         let older = Published::now(text);
@@ -366,8 +366,8 @@ mod tests {
             (debt, growth.rate("gets_total").shown())
         };
         let (debt, zero) = (Value::Size(4096).shown(), Value::Float(0.0).shown());
-        assert_eq!(shown(Writer::Open), (debt.clone(), zero));
-        assert_eq!(shown(Writer::Closed), (debt, none.clone()));
-        assert_eq!(shown(Writer::Gone), (none.clone(), none));
+        assert_eq!(shown(Writer::Open), (debt, zero));
+        assert_eq!(shown(Writer::Closed), (none.clone(), none.clone()));
+        assert_eq!(shown(Writer::Lost), (none.clone(), none));
     }
 }

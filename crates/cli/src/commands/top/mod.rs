@@ -36,8 +36,8 @@ writer counts (lookups, filters, cache, stalls, running jobs, latencies) only th
 is shown if the writer publishes its metrics to a file (`Db::write_metrics`, trommel bench \
 --metrics), and --metrics names that file. Rates are those between its last two publications; the \
 rates of false positives, and percentiles, are those since the store was opened. A percentile is an \
-upper bound: the next power of two nanoseconds. If the writer does not publish for three of its \
-periods and a second, it is gone, or hangs: only what it had counted is shown then, with its age. \
+upper bound: the next power of two nanoseconds. If the writer has closed the store, or has not \
+published for three of its periods and a second, only its last counters and their age are shown. \
 In the shell everything is known.";
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -98,6 +98,13 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let source = LiveStore::open(&args.store, session)?;
     if let Some(file) = &args.html {
+        if args.metrics.as_ref() == Some(file) {
+            let what = format!(
+                "--html would replace the metrics in {}: name another file",
+                file.display()
+            );
+            return Err(Failure::Usage(what));
+        }
         refuse_inside(source.db().dir(), file)?;
     }
     let is_live = !args.once && (args.html.is_some() || io::stdout().is_terminal());
@@ -191,7 +198,11 @@ fn write_page(
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
-    let written = fs::write(&temporary, page).and_then(|()| DiskVfs.rename(&temporary, file));
+    let _ = DiskVfs.remove(&temporary);
+    // Not through a link that someone else has put there.
+    let written = fs::File::create_new(&temporary)
+        .and_then(|mut new| new.write_all(page.as_bytes()))
+        .and_then(|()| DiskVfs.rename(&temporary, file));
     if written.is_err() {
         let _ = DiskVfs.remove(&temporary);
     }

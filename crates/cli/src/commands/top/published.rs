@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// The last line of the text.
 const END: &str = "# EOF\n";
 
-/// A writer is late, not gone, until this many periods and a second have passed.
+/// A writer is late, not lost, until this many periods and a second have passed.
 const LATE_PERIODS: u32 = 3;
 
 /// Metrics by name and labels, without the label `store`.
@@ -27,9 +28,9 @@ impl Metrics {
         samples.map(sample).collect::<Option<_>>().map(Self)
     }
 
-    /// The value of a metric, with its labels as they are written.
+    /// The value of a metric, with its labels as they are written; `None` if it is unknown.
     pub(super) fn get(&self, sample: &str) -> Option<f64> {
-        self.0.get(sample).copied()
+        self.0.get(sample).copied().filter(|value| !value.is_nan())
     }
 
     /// The levels and kinds of filters that were probed: the level by its number in the tree.
@@ -90,7 +91,7 @@ pub(super) struct Published {
 }
 
 impl Published {
-    /// Those of now.
+    /// The metrics of this process, which are current.
     pub(super) fn now(text: &str) -> Self {
         let metrics = Metrics::parse(text).unwrap_or_default();
         Self { metrics, age: Duration::ZERO, written: SystemTime::now(), period: None }
@@ -104,15 +105,24 @@ impl Published {
         self.period.is_some_and(|period| self.age > late(period))
     }
 
-    /// Reads the metrics of the store with this number, or says why there are none.
+    /// Reads the metrics of the store with this number; the error is why there are none.
     pub(super) fn read(file: &Path, store: u64) -> Result<Self, String> {
-        let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+        let modified = || fs::metadata(file)?.modified();
+        let read = || -> io::Result<(String, SystemTime)> {
+            loop {
+                let written = modified()?;
+                let text = fs::read_to_string(file)?;
+                // Otherwise the writer has replaced the file meanwhile.
+                if modified()? == written {
+                    return Ok((text, written));
+                }
+            }
+        };
+        let (text, written) = read().map_err(|error| error.to_string())?;
         let metrics = Metrics::parse(&text).ok_or("the file does not hold metrics of a store")?;
         if metrics.get(&format!("store_info{{id=\"{store:016x}\"}}")).is_none() {
-            return Err("those of another store".into());
+            return Err("metrics of another store".into());
         }
-        let written = fs::metadata(file).and_then(|file| file.modified());
-        let written = written.map_err(|error| error.to_string())?;
         let age = SystemTime::now().duration_since(written).unwrap_or_default();
         let period = metrics.get("metrics_period_seconds");
         let period = period.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -129,15 +139,20 @@ mod tests {
         let text = "# TYPE trommel_gets counter\ntrommel_gets_total{store=\"s\"} 7\n\
                     trommel_x{store=\"a\\\"} \\\\\",a=\"b c\"} 1e-3\n";
         assert_eq!(Metrics::parse(text), None);
+        let unknown = Metrics::parse("trommel_x{store=\"s\"} NaN\n# EOF\n").unwrap();
+        assert_eq!(unknown.get("x"), None);
         let metrics = Metrics::parse(&format!("{text}# EOF\n")).unwrap();
         assert_eq!(
             (metrics.get("gets_total"), metrics.get("x{a=\"b c\"}")),
             (Some(7.0), Some(0.001))
         );
-        for wrong in ["other_gets 1", "trommel_gets", "trommel_gets x", "trommel_gets 1"] {
-            let store = wrong.replace(' ', "{store=\"s\"} ");
-            let without = wrong == "trommel_gets 1";
-            let line = if without { wrong } else { &*store };
+        let wrong = [
+            "other_gets{store=\"s\"} 1",
+            "trommel_gets{store=\"s\"}",
+            "trommel_gets{store=\"s\"} x",
+            "trommel_gets 1",
+        ];
+        for line in wrong {
             assert_eq!(Metrics::parse(&format!("{line}\n# EOF\n")), None, "{line}");
         }
     }
@@ -171,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_gone_when_it_is_several_periods_late() {
+    fn a_writer_is_lost_when_it_is_several_periods_late() {
         let text = format!("trommel_metrics_period_seconds{{store=\"s\"}} 2\n{END}");
         let at = |age: u64, period: Option<u64>| {
             let (age, period) = (Duration::from_secs(age), period.map(Duration::from_secs));

@@ -1,5 +1,6 @@
-//! The terminal of `top`: a screen of its own, which is restored at the end, also after an error,
-//! and while the program is suspended.
+//! The terminal of `top`: a screen of its own. The screen before is restored at the end, also after
+//! an error or a first signal, and while the program is suspended. A second signal ends the program
+//! at once and restores nothing.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(super) struct Screen {
 /// What a key requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    /// q, or Ctrl-C.
+    /// q.
     Quit,
     /// Ctrl-Z.
     Suspend,
@@ -27,7 +28,7 @@ impl Request {
     /// The request of a key, if it is one of these.
     fn of(key: u8) -> Option<Self> {
         match key {
-            b'q' | b'Q' | 0x03 => Some(Self::Quit),
+            b'q' | b'Q' => Some(Self::Quit),
             0x1a => Some(Self::Suspend),
             _ => None,
         }
@@ -88,7 +89,7 @@ impl Drop for Screen {
     }
 }
 
-/// The lines of a frame that fit into `rows`; if some do not, the last line says so.
+/// The lines of a frame that fit into `rows`; if some do not, the last line reports how many.
 fn fitted(frame: &str, rows: usize) -> Vec<String> {
     let mut lines: Vec<String> = frame.lines().map(str::to_owned).collect();
     if lines.len() > rows {
@@ -113,12 +114,10 @@ mod tests {
         assert!(cut[23].starts_with("(17 more lines"), "{}", cut[23]);
     }
 
-    /// Regression: Ctrl-C and Ctrl-Z were signals, which end or stop a program as it is.
     #[test]
-    fn keys_that_are_signals_elsewhere_are_requests() {
-        let requests = [b'q', 0x03, 0x1a, b'x'].map(Request::of);
-        let (quit, suspend) = (Some(Request::Quit), Some(Request::Suspend));
-        assert_eq!(requests, [quit, quit, suspend, None]);
+    fn keys_are_requests() {
+        let requests = [b'q', 0x1a, b'x'].map(Request::of);
+        assert_eq!(requests, [Some(Request::Quit), Some(Request::Suspend), None]);
     }
 }
 
@@ -130,7 +129,7 @@ mod keys {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Signal, kill_current_process_group};
     use rustix::termios::{
-        LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+        LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
     };
 
     use super::Request;
@@ -147,8 +146,13 @@ mod keys {
             .unwrap_or(ROWS)
     }
 
-    /// Standard input, of which each key is read as it is pressed, and not echoed. Ctrl-C and
-    /// Ctrl-Z are keys: as signals they would leave the terminal as it is.
+    /// No key: `_POSIX_VDISABLE`.
+    const DISABLED: u8 =
+        if cfg!(any(target_os = "linux", target_os = "android")) { 0 } else { 0xff };
+
+    /// Standard input, of which each key is read as it is pressed, and not echoed. Ctrl-Z is a key,
+    /// because the terminal is restored before the program is suspended. Ctrl-C remains a signal,
+    /// so that it also ends a program that is not waiting for keys.
     pub(super) struct Keys {
         before: Termios,
         now: Termios,
@@ -163,7 +167,8 @@ mod keys {
             }
             let before = tcgetattr(&input).ok()?;
             let mut now = before.clone();
-            now.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+            now.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            now.special_codes[SpecialCodeIndex::VSUSP] = DISABLED;
             set(&now)?;
             Some(Self { before, now })
         }

@@ -316,11 +316,11 @@ fn ranges_of_a_large_table_are_found() {
     }
 }
 
-/// Skipped blocks do not keep a scan from learning gaps of deleted keys: later scans skip as few
-/// entries as without filters for ranges.
+/// A scan learns gaps of deleted keys beside range filters; one that has skipped a block teaches
+/// later scans nothing, so that a filter which is wrong misleads no scan but its own.
 #[test]
-fn scans_learn_gaps_beside_filters_for_ranges() {
-    let [without, with] = ["paired:12", "paired:12,ranges=infix:10"].map(|filters| {
+fn a_scan_that_skipped_a_block_teaches_no_gap() {
+    let passed_again = |filters: &str| {
         let options = Options::default()
             .vfs(Arc::new(MemoryVfs::new()))
             .background_threads(0)
@@ -335,13 +335,38 @@ fn scans_learn_gaps_beside_filters_for_ranges() {
             db.delete(digits(number * 50)).unwrap();
         }
         db.flush().unwrap();
+        // A block that holds nothing of the range.
+        db.put(digits(1), [7; 40]).unwrap();
+        db.put(digits(NUMBERS - 1), [7; 40]).unwrap();
+        db.flush().unwrap();
         db.reset_stats();
-        [20, 10].map(|more| {
+        let passed = [17_901, 17_900].map(|end| {
             let before = db.stats().scans.entries_skipped;
-            let range = digits(2_000 * 50 - more)..digits(18_000 * 50 - 20);
-            assert!(db.range(range).next().is_none());
+            assert!(db.range(digits(2_000 * 50)..digits(end * 50)).next().is_none());
             db.stats().scans.entries_skipped - before
-        })
-    });
-    assert!(with[0] > 1_000 && with[1] <= without[1] + 100, "{without:?} without, {with:?} with");
+        });
+        assert!(passed[0] > 10_000, "{passed:?}");
+        (passed[1], db.stats().scans.blocks_skipped)
+    };
+    let (passed, blocks) = passed_again("paired:12,ranges.L0=none,ranges.last=infix:10");
+    assert!(passed < 1_000 && blocks == 0, "{passed} passed, {blocks} blocks skipped");
+    let (passed, blocks) = passed_again("paired:12,ranges=infix:10");
+    assert!(passed > 10_000 && blocks > 1, "{passed} passed, {blocks} blocks skipped");
+}
+
+/// A range without an end queries no range filter, in either direction.
+#[test]
+fn ranges_without_an_end_are_not_queried() {
+    let (db, numbers) = store("none,ranges=infix:10", digits);
+    let last = *numbers.last().unwrap();
+    for from in [0, last / 2, last + 1] {
+        let held = numbers.range(from..).next();
+        let first = db.range(digits(from)..).next().map(|entry| entry.unwrap().0.to_vec());
+        assert_eq!(first, held.map(|number| digits(*number)));
+        let held = numbers.range(from..).count();
+        assert_eq!(db.range(digits(from)..).rev().count(), held);
+    }
+    let level = &db.filter_report().ranges[0];
+    assert_eq!(level.counts.probes, 0, "{level:?}");
+    assert_eq!(db.stats().scans.blocks_skipped, 0);
 }

@@ -66,7 +66,7 @@ impl RangeGate {
     /// The gate of a scan over `bounds`; `None` if no table and no block can be skipped.
     #[inline]
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
-        let by_block = engine.files.tables.have_ranges() && !bounds.are_all();
+        let by_block = engine.files.tables.have_ranges() && bounds.to.is_some();
         let probe = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
                 let prefix = one_prefix(bounds, &extractor, engine.files.hash_seed);
@@ -111,8 +111,7 @@ impl RangeGate {
         self.skipped_blocks.as_ref()?.get(level)
     }
 
-    /// Whether a table was skipped. (Skipped blocks are no reason to mistrust a scan: users have no
-    /// part in filters for ranges.)
+    /// Whether a table or a block was skipped.
     pub(super) fn has_skipped(&self) -> bool {
         self.has_skipped.load(Ordering::Relaxed)
     }
@@ -174,6 +173,7 @@ impl ScanRange for LevelRange {
         if let Some(blocks) = self.gate.skipped_on(self.level) {
             blocks.fetch_add(1, Ordering::Relaxed);
         }
+        self.gate.has_skipped.store(true, Ordering::Relaxed);
         self.gate.engine.statistics.counters.with(|shard| {
             shard.ranges(self.level).count_negatives(1, expected);
         });
@@ -233,7 +233,7 @@ impl TableGate {
 
     /// Lets a cursor over `table` skip blocks that hold nothing of the range.
     pub(crate) fn limit(&self, table: &Reader, cursor: &mut TableCursor) {
-        if self.range.skipped_blocks.is_some() {
+        if self.range.skipped_blocks.is_some() && table.filters().have_ranges() {
             let range = LevelRange { gate: Arc::clone(&self.range), level: self.level };
             table.gate(cursor, Arc::new(range));
         }

@@ -81,6 +81,27 @@ impl TableCursor {
         table.previous(at, &mut reading.stats).map(position_of)
     }
 
+    /// Whether the block at `at`, whose leaf is in memory, is the first that may hold keys from
+    /// `from` on. The leaf before its own is not needed.
+    fn is_first_from(&mut self, at: At, from: &[u8]) -> bool {
+        let Self { table, reading, .. } = self;
+        let leaf = table.index.loaded_leaf(at.leaf);
+        let gate = reading.sequential().gate.as_deref_mut();
+        let Some((gate, leaf)) = gate.zip(leaf) else { return false };
+        let [separator, _] = &mut gate.separators;
+        match (at.slot.checked_sub(1), at.leaf.checked_sub(1)) {
+            (Some(before), _) => leaf.separator_into(before, separator),
+            (None, Some(before)) => table.index.top().separator_into(before, separator),
+            (None, None) => return true,
+        }
+        separator.as_slice() < from
+    }
+
+    /// The block before `at`, unless it ends before `from`.
+    fn block_before_in(&mut self, at: At, from: &[u8]) -> Result<Option<At>, Error> {
+        if self.is_first_from(at, from) { Ok(None) } else { self.block_before(at) }
+    }
+
     /// Queries the filter whether the block at `at` may hold a key from `from` to before `to`.
     fn query(&mut self, at: At, from: &[u8], to: Option<&[u8]>) -> Option<RangeAnswer> {
         let Self { table, reading, .. } = self;
@@ -117,7 +138,8 @@ impl TableCursor {
         Ok(None)
     }
 
-    /// As `admit_forward`, for a scan backward from before `to`, at `at` or before it.
+    /// As `admit_forward`, for a scan backward from before `to`, at `at` or before it. Unless it
+    /// `is_sought`, `at` does not end before the range.
     fn admit_backward(
         &mut self,
         range: &dyn ScanRange,
@@ -130,19 +152,17 @@ impl TableCursor {
             return Ok(at.map(|at| (at, None)));
         }
         while let Some(here) = at {
-            let before = self.block_before(here)?;
-            let is_beyond = |this: &mut Self, at| this.compare_separator(at, from).is_lt();
-            if !is_sought && is_beyond(self, here) {
-                break;
-            }
-            let is_first = before.is_none_or(|before| is_beyond(self, before));
+            let is_first = self.is_first_from(here, from);
             let may_skip = is_sought || is_first;
             match may_skip.then(|| self.query(here, from, to)).flatten() {
                 Some(RangeAnswer { maybe: false, expected }) => range.skipped(expected),
                 Some(RangeAnswer { expected, .. }) => return Ok(Some((here, Some(expected)))),
                 None => return Ok(Some((here, None))),
             }
-            (at, is_sought) = (before.filter(|_| !is_first), false);
+            if is_first {
+                break;
+            }
+            (at, is_sought) = (self.block_before(here)?, false);
         }
         Ok(None)
     }
@@ -204,7 +224,7 @@ impl TableCursor {
                 return Ok(());
             }
             self.count_entered(&*range, expected);
-            (at, is_sought) = (self.block_before(here)?, false);
+            (at, is_sought) = (self.block_before_in(here, range.from())?, false);
         }
         Ok(())
     }
@@ -244,7 +264,7 @@ impl TableCursor {
     #[cold]
     pub(super) fn previous_block_gated(&mut self) -> Result<(), Error> {
         let Some(range) = self.range() else { return Ok(()) };
-        let at = self.block_before(self.at)?;
+        let at = self.block_before_in(self.at, range.from())?;
         if let Some((at, expected)) = self.admit_backward(&*range, at, range.to(), false)? {
             self.enter_at(at, Direction::Backward)?;
             self.position_at(self.count().saturating_sub(1), Way::Back)?;

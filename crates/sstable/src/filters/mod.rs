@@ -172,8 +172,8 @@ impl Filters {
         self.own.is_some()
     }
 
-    /// The fallback: the table's own filters, if any part of the sidecar is unusable. (A sidecar
-    /// that was built without a filter is used and has no fallback.)
+    /// The fallback: the table's own filters, if any part of the sidecar but that for ranges is
+    /// unusable. (A sidecar that was built without a filter is used and has no fallback.)
     fn stand_in(&self) -> Option<&Self> {
         self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
@@ -186,7 +186,8 @@ impl Filters {
     }
 
     /// Whether the table's own filters are queried as a fallback, because the sidecar is missing,
-    /// or a part of it, as far as it was read, is unusable.
+    /// or a part of it, as far as it was read, is unusable. Not if that is only the part for
+    /// ranges: scans then query that of the table, and lookups these filters as before.
     pub fn have_stand_in(&self) -> bool {
         self.stand_in().is_some()
     }
@@ -237,8 +238,11 @@ impl Filters {
     /// # Errors
     /// [`Error::Io`] if a part could not be read.
     pub fn check(&self) -> Result<&FilterState, Error> {
-        for part in self.parts().chain(&self.foreign) {
+        for part in self.keys.iter().chain(&self.prefixes).chain(&self.foreign) {
             part.check(&self.loader)?;
+        }
+        if let Some(ranges) = &self.ranges {
+            ranges.check()?;
         }
         Ok(self.state())
     }

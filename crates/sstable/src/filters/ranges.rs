@@ -19,6 +19,7 @@ use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::loader::BlockLoader;
 use super::part::Part;
 use super::part_builder::BuiltPart;
+use crate::Error;
 use crate::filter_host::FilterState;
 use crate::format::FRAME_BYTES;
 use crate::index::{At, Index, IndexBuilder};
@@ -66,6 +67,11 @@ impl RangePart {
 
     pub(super) fn part(&self) -> &Part {
         &self.part
+    }
+
+    /// Reads all of it; what cannot be used is noted in [`fault`](Self::fault).
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.part.check(&self.loader)
     }
 
     /// Why it cannot be used, as far as it was read.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_base::{Cursor, SeqNo};
+use trommel_sstable::sidecar::format::HEAD_BYTES;
 use trommel_sstable::{
     Compression, FilterPlan, FilterState, ScanOptions, ScanRange, Sidecar, Table, TableCursor,
     TableOptions,
@@ -212,6 +213,32 @@ fn empty_ranges_read_few_blocks() {
     assert!(off.abs() < 0.08, "{in_vain} of {queried} in vain, {expected} expected");
 }
 
+/// A search backward needs no more leaves of the index than one without a filter: it must not fail
+/// where a leaf before its range is corrupt.
+#[test]
+fn a_search_backward_reads_no_leaf_before_its_range() {
+    let random = &mut Random(13);
+    let entries = random_entries(random, 300, 20);
+    let made = InMemory::new(table_options("infix:12", 64), &entries);
+    let (mut leaves, mut skipped) = (0, 0);
+    for _ in 0..400 {
+        let mut bounds = [random_key(random), random_key(random)];
+        bounds.sort();
+        let range = Counted::new(&bounds[0], Some(&bounds[1]));
+        let table = made.open().unwrap();
+        let mut gated = within(&table, &range);
+        gated.seek_before(&bounds[1]).unwrap();
+        let table = made.open().unwrap();
+        let mut plain = table.cursor(ScanOptions::default());
+        plain.seek_before(&bounds[1]).unwrap();
+        let [with, without] = [&gated, &plain].map(|cursor| cursor.stats().index_reads);
+        assert!(with <= without, "{with} leaves with a filter, {without} without: {range:?}");
+        leaves += without;
+        skipped += range.skipped.load(Ordering::Relaxed);
+    }
+    assert!(leaves > 400 && skipped > 20, "{leaves} leaves, {skipped} skipped");
+}
+
 /// A filter that is damaged or cut costs reads, and no entry.
 #[test]
 fn a_damaged_filter_is_a_maybe() {
@@ -272,6 +299,42 @@ fn a_sidecar_has_the_same_filter() {
         }
         assert!(skipped == in_table && skipped > 30, "{skipped} and {in_table} skipped");
     }
+}
+
+/// If only the range filter of a sidecar is damaged, the table's own is queried in its place, and
+/// the sidecar's filter of keys as before.
+#[test]
+fn a_damaged_filter_of_a_sidecar_has_a_stand_in() {
+    let random = &mut Random(37);
+    let entries = random_entries(random, 400, 20);
+    let made = InMemory::new(table_options("infix:9", 1 << 20), &entries);
+    let plain = made.open().unwrap();
+    let keys = "standard:10".parse().unwrap();
+    let plan = FilterPlan { keys, ranges: "infix:9".parse().unwrap(), ..FilterPlan::default() };
+    let path = std::path::Path::new("/1.flt");
+    let file = made.vfs.create(path).unwrap();
+    let quiet = |_| Ok::<(), trommel_sstable::Error>(());
+    let summary = plain.write_sidecar(file, path, 7, &plan, None, quiet).unwrap();
+    let mut bytes = made.vfs.read(path, u64::MAX).unwrap();
+    // The range filter is the last thing in the region.
+    bytes[HEAD_BYTES + summary.filter_bytes as usize - 20] ^= 1;
+    let damaged = InMemory::of_bytes(&bytes);
+    let file = damaged.vfs.open(&damaged.path, Access::Buffered).unwrap();
+    let sidecar = Sidecar::open(file, path).unwrap();
+    let mut table = Arc::into_inner(plain).unwrap();
+    table.take_sidecar(sidecar).unwrap();
+    let state = table.filters().check().unwrap();
+    assert!(matches!(state, FilterState::Damaged(_)), "{state:?}");
+    assert!(!table.filters().have_stand_in(), "the filter of keys is sound");
+    let mut skipped = 0;
+    for _ in 0..300 {
+        let mut bounds = [random_key(random), random_key(random)];
+        bounds.sort();
+        let range = Counted::new(&bounds[0], Some(&bounds[1]));
+        check_range(&table, &entries, &range, &mut Random(1));
+        skipped += range.skipped.load(Ordering::Relaxed);
+    }
+    assert!(skipped > 30, "{skipped} skipped");
 }
 
 /// A scan keeps no filters in memory: once the table is closed, its blocks are read.

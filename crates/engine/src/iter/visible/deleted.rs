@@ -89,8 +89,8 @@ pub(super) struct Gap {
     start: Box<[u8]>,
     /// Whether `start` belongs to this gap.
     is_begun: bool,
-    /// The gate by which the scan may skip tables. A scan that has skipped a table adds no gap:
-    /// keys that it misses because a user's filter is wrong must not be missed by other scans.
+    /// The gate by which the scan may skip tables and blocks. A scan that has skipped one adds no
+    /// gap: keys that it misses because a filter is wrong must not be missed by other scans.
     gate: Option<Arc<RangeGate>>,
 }
 
@@ -152,7 +152,7 @@ impl Gap {
         self.gate.as_deref()
     }
 
-    /// Whether a filter has made the scan skip a table.
+    /// Whether a filter has made the scan skip a table or a block.
     fn has_skipped(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.has_skipped())
     }

@@ -234,7 +234,7 @@ fn a_reader_gets_one_version_of_each_key() {
         let insert = |n: u64, random: &mut Random| {
             let key = &keys[(random.below(30) * random.below(30) / 30) as usize % keys.len()];
             // Within each eight numbers in another order.
-            let seqno = n ^ seed % 8;
+            let seqno = n ^ (seed % 8);
             memtable.insert(key, seqno, EntryKind::Put, b"");
             (key.clone(), Reverse(seqno))
         };

@@ -10,6 +10,7 @@ pub(crate) trait Float {
     fn fract(self) -> Self;
     fn ln(self) -> Self;
     fn ln_1p(self) -> Self;
+    fn log2(self) -> Self;
     fn powf(self, power: Self) -> Self;
     fn powi(self, power: i32) -> Self;
     fn round(self) -> Self;
@@ -48,6 +49,10 @@ impl Float for f64 {
 
     fn ln_1p(self) -> Self {
         libm::log1p(self)
+    }
+
+    fn log2(self) -> Self {
+        libm::log2(self)
     }
 
     fn powf(self, power: Self) -> Self {

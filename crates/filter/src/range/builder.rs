@@ -6,10 +6,13 @@
 //! 3. At the end the frequencies of bytes are counted, the infixes mapped to cells, and these
 //!    encoded. Several filters can be made of one builder, each of some adjacent blocks.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::code::{Code, Frequencies, infix};
 use super::{BlockEnds, CHECKSUM_AT, RangeHeader, RangeSpec, Scale, elias_fano, rate};
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::format::{HEADER_BYTES, checksum};
 
 /// Collects the keys of adjacent blocks.

@@ -20,6 +20,13 @@
 //! *Monotone*: the parts of an interval are disjoint and in order, and a number within a part is
 //! the start of a part of it. A value without a share has an empty part at its place in the order.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 /// Values of a byte.
 const VALUES: usize = 256;
 /// The sum of all shares.

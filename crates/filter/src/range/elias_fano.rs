@@ -12,6 +12,10 @@
 //! Sources: Elias, "Efficient Storage and Retrieval by Content and Address of Static Files", 1974;
 //! Fano, "On the Number of Bits Required to Implement an Associative Memory", 1971.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
 /// Zeros from one hint to the next.
 const STRIDE: u64 = 256;
 

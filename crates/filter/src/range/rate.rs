@@ -17,6 +17,9 @@
 //!    mean of that if blocks differ.
 //! 4. The rate is at least the share of occupied cells: that of queries that are spread evenly.
 
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
+
 /// As many keys in shared cells are enough to state the rate: its standard error is 1.6%.
 const ENOUGH: u64 = 1 << 13;
 /// Most times that the width is doubled.

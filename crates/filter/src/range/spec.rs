@@ -5,12 +5,15 @@
 //! bits   = a decimal, 3 to 32 bits per key, kept to 1/1000
 //! ```
 
-use std::fmt;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
+use alloc::format;
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
 
 use super::RangeFilterBuilder;
 use crate::ParseSpecError;
+#[cfg(not(feature = "std"))]
+use crate::float::Float;
 use crate::format::HEADER_BYTES;
 use crate::theory;
 

@@ -43,9 +43,9 @@ pub(crate) trait Index {
     /// Bytes of memory held outside of this value.
     fn bytes(&self) -> usize;
 
-    /// A scan over the entries whose inserts have returned, and over no later ones. With a moment it
-    /// may leave out versions of a key other than the newest one that is not later, or than the
-    /// oldest if all are. It is not positioned.
+    /// A scan over the entries whose inserts have returned, and over no later ones. With a moment
+    /// it may leave out versions of a key other than the newest one that is not later, or than the
+    /// oldest one if all are. It is not positioned.
     fn scan(&self, moment: Option<SeqNo>) -> Self::Scan;
 }
 

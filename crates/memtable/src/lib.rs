@@ -284,10 +284,10 @@ impl Memtable {
         self.scan(None)
     }
 
-    /// As [`cursor`](Self::cursor), for a reader as of `seqno`: it shows at least the newest version
-    /// of each key up to `seqno`, or the oldest version if all are newer, and may leave out all
-    /// others. So a key that was overwritten many times costs hardly more than another. A skip list
-    /// shows all versions.
+    /// As [`cursor`](Self::cursor), for a reader as of `seqno`. It shows at least the newest
+    /// version of each key up to `seqno`, or the oldest version if all are newer, and may leave
+    /// out all others. So a key that was overwritten many times costs hardly more than another. A
+    /// skip list shows all versions.
     pub fn cursor_at(self: &Arc<Self>, seqno: SeqNo) -> MemtableCursor {
         self.scan(Some(seqno))
     }

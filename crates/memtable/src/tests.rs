@@ -219,6 +219,38 @@ fn before<'a>(model: &'a Model, place: &Place) -> Option<&'a Place> {
     model.range(..place).next_back().map(|(place, _)| place)
 }
 
+fn place(cursor: &MemtableCursor) -> Option<Place> {
+    cursor.entry().map(|entry| (entry.key.to_vec(), Reverse(entry.seqno)))
+}
+
+/// A skip ends at an entry that is shown, and skips none that is new enough or not before `key`.
+fn check_skip(cursor: &mut MemtableCursor, model: &Model, since: SeqNo, key: &[u8]) {
+    let Some(start) = place(cursor) else { return };
+    cursor.skip_older(since, Some(key));
+    let is_wanted = |it: &&Place| it.1.0 >= since || *it.0 >= *key;
+    let wanted = model.range(&start..).map(|(it, _)| it).find(is_wanted);
+    let end = place(cursor);
+    assert!(end.as_ref().is_none_or(|it| model.contains_key(it)));
+    assert!(wanted.is_none_or(|it| end.as_ref().is_some_and(|end| end <= it)));
+    let Ok(()) = cursor.prev();
+    let turned = end.as_ref().and_then(|end| before(model, end));
+    assert_eq!(place(cursor).as_ref(), turned, "turned after a skip");
+}
+
+/// As `check_skip`, backward.
+fn check_skip_back(cursor: &mut MemtableCursor, model: &Model, since: SeqNo, key: &[u8]) {
+    let Some(start) = place(cursor) else { return };
+    cursor.skip_older_back(since, key);
+    let is_wanted = |it: &&Place| it.1.0 >= since || *it.0 < *key;
+    let wanted = model.range(..=&start).map(|(it, _)| it).rfind(is_wanted);
+    let end = place(cursor);
+    assert!(end.as_ref().is_none_or(|it| model.contains_key(it)));
+    assert!(end.as_ref() >= wanted);
+    let Ok(()) = cursor.next();
+    let turned = end.and_then(|end| model.range(end..).nth(1));
+    assert_eq!(place(cursor).as_ref(), turned.map(|(place, _)| place), "turned after a skip");
+}
+
 /// Few keys with up to some hundred versions, short ones and long ones that share their first
 /// bytes, before and after a first scan. Their numbers do not come in order. Later inserts change
 /// nothing.
@@ -253,9 +285,6 @@ fn a_reader_gets_one_version_of_each_key() {
         for (moment, cursor) in moments.into_iter().zip(&mut cursors) {
             let mut model = Model::new();
             parts.iter().for_each(|part| model.extend(shown(part, moment)));
-            let place = |cursor: &MemtableCursor| {
-                cursor.entry().map(|entry| (entry.key.to_vec(), Reverse(entry.seqno)))
-            };
             for _ in 0..300 {
                 move_some(random, &model, cursor);
                 let key = &keys[random.below(keys.len() as u64) as usize];
@@ -270,32 +299,8 @@ fn a_reader_gets_one_version_of_each_key() {
                         cursor.seek_before(key).unwrap();
                         assert_eq!(place(cursor).as_ref(), before(&model, &first), "back");
                     }
-                    // Skips end at an entry that is needed, and pass none that is new enough.
-                    4 => {
-                        let Some(start) = place(cursor) else { continue };
-                        cursor.skip_older(since, Some(key));
-                        let is_wanted = |it: &&Place| it.1.0 >= since || it.0 >= *key;
-                        let wanted = model.range(&start..).map(|(it, _)| it).find(is_wanted);
-                        let end = place(cursor);
-                        assert!(end.as_ref().is_none_or(|it| model.contains_key(it)));
-                        assert!(wanted.is_none_or(|it| end.as_ref().is_some_and(|end| end <= it)));
-                        let Ok(()) = cursor.prev();
-                        let turned = end.as_ref().and_then(|end| before(&model, end));
-                        assert_eq!(place(cursor).as_ref(), turned, "turned after a skip");
-                    }
-                    5 => {
-                        let Some(start) = place(cursor) else { continue };
-                        cursor.skip_older_back(since, key);
-                        let is_wanted = |it: &&Place| it.1.0 >= since || it.0 < *key;
-                        let wanted = model.range(..=&start).map(|(it, _)| it).rfind(is_wanted);
-                        let end = place(cursor);
-                        assert!(end.as_ref().is_none_or(|it| model.contains_key(it)));
-                        assert!(end.as_ref() >= wanted);
-                        let Ok(()) = cursor.next();
-                        let turned = end.and_then(|end| model.range(end..).nth(1));
-                        let turned = turned.map(|(place, _)| place);
-                        assert_eq!(place(cursor).as_ref(), turned, "turned after a skip back");
-                    }
+                    4 => check_skip(cursor, &model, since, key),
+                    5 => check_skip_back(cursor, &model, since, key),
                     _ => {}
                 }
             }

@@ -52,9 +52,17 @@ pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Outcome
     Ok(Ended { end, seconds: start.elapsed().as_secs_f64(), output })
 }
 
-/// `text` with paths below `root` made relative.
+/// `text` with paths made relative: below `root`, and in a registry to the package.
 fn below(root: &Path, text: &str) -> String {
-    text.replace(&format!("{}/", root.display()), "")
+    const SOURCES: &str = "/registry/src/";
+    let mut text = text.replace(&format!("{}/", root.display()), "");
+    while let Some(at) = text.find(SOURCES) {
+        let start = text[..at].rfind(char::is_whitespace).map_or(0, |before| before + 1);
+        let index = at + SOURCES.len();
+        let end = text[index..].find('/').map_or(index, |end| index + end + 1);
+        text.replace_range(start..end, "");
+    }
+    text
 }
 
 fn io_null() -> Outcome<File> {
@@ -128,6 +136,14 @@ mod tests {
                        stack backtrace:\n  0: at /home/me/.rustup/lib.rs\n";
         let kept = words_of(&below(Path::new("/home/me/store"), printed));
         assert_eq!(kept, "thread 'a' panicked at tests/a.rs:1:1:\nleft in target/tmp/a-0");
+    }
+
+    #[test]
+    fn what_is_kept_names_no_registry() {
+        let printed =
+            "panicked at /home/me/.cargo/registry/src/host-1f/raft-0.9/a.rs:1:9:\nleft: 1";
+        let kept = below(Path::new("/home/me/store"), printed);
+        assert_eq!(kept, "panicked at raft-0.9/a.rs:1:9:\nleft: 1");
     }
 
     #[test]

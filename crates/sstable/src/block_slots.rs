@@ -309,9 +309,9 @@ pub(crate) mod fixtures {
     /// An index of this many blocks of ten bytes.
     pub(crate) fn index(blocks: u8) -> Index {
         let mut builder = IndexBuilder::default();
-        (0..blocks).for_each(|block| builder.push(&[block], 10));
+        (0..blocks).for_each(|block| _ = builder.push(&[block], 10));
         let mut out = Vec::new();
-        builder.finish(&mut out, 1, 0, usize::MAX);
+        builder.finish(&mut out, 1, 0);
         let (payload, _) = unseal(&out, 1, 0, BlockKind::IndexTop).unwrap();
         Index::decode(payload, 10 * u64::from(blocks)).unwrap()
     }

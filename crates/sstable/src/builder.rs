@@ -29,8 +29,8 @@ use crate::format::{
 use crate::index::{IndexBuilder, separator};
 use crate::sink::Sink;
 use crate::{
-    Compression, Error, FilterLabel, FilterPlan, Properties, TableContents, UserFilterBuilder,
-    UserFilterReader,
+    Compression, Error, FilterLabel, FilterPlan, FilterRole, Properties, TableContents,
+    UserFilterBuilder, UserFilterReader,
 };
 
 /// The write buffer is appended to the file when it exceeds this many bytes, which still fit in a
@@ -100,6 +100,8 @@ pub struct TableSummary {
     pub contents: TableContents,
     /// Bytes of the filter block.
     pub filter_bytes: u64,
+    /// Of these, the range filter.
+    pub range_bytes: u64,
     /// Bytes of the index, both levels.
     pub index_bytes: u64,
     /// Bytes of the data blocks as stored.
@@ -129,6 +131,8 @@ pub struct TableBuilder {
     padding_bytes: u64,
     /// Estimated size in the file of the index of all full blocks.
     index_bytes: u64,
+    /// Stored bytes of the range filter, once it is written.
+    range_bytes: u64,
     /// Why the user-defined filter could not be built, if it failed.
     filter_failure: Option<String>,
     features: u64,
@@ -156,7 +160,7 @@ impl TableBuilder {
         Self {
             sink: Sink::new(file, path, options.table_id, buffer_bytes),
             block: BlockBuilder::default(),
-            index: IndexBuilder::default(),
+            index: IndexBuilder::new(options.index_leaf_bytes),
             filters: FiltersBuilder::new(&options.filters, options.hash_seed),
             user: None,
             last_key: Vec::new(),
@@ -165,6 +169,7 @@ impl TableBuilder {
             properties,
             padding_bytes: 0,
             index_bytes: 0,
+            range_bytes: 0,
             filter_failure: None,
             features: if options.hash_seed == HashSeed::NONE { 0 } else { FEATURE_HASH_SEED },
             regions: None,
@@ -284,7 +289,9 @@ impl TableBuilder {
         );
         separator(&self.last_key, next, &mut self.separator);
         // A block is bounded by its limit or by one entry: far below 4 GiB.
-        self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
+        if self.index.push(&self.separator, (self.sink.out.len() - start) as u32) {
+            self.filters.end_leaf();
+        }
         self.filters.end_block(&self.separator);
         self.properties.contents.blocks += 1;
         self.index_bytes = self.index.estimated_bytes() as u64;
@@ -412,20 +419,16 @@ impl TableBuilder {
             }
             None => {}
         }
-        let leaf_ends = || self.index.leaf_ends(self.options.index_leaf_bytes);
-        filters.finish(leaf_ends, |built| self.sink.write_part(built, &mut parts))?;
+        filters.finish(|built| self.sink.write_part(built, &mut parts))?;
+        let of_ranges = parts.iter().filter(|part| part.role == FilterRole::Ranges);
+        self.range_bytes = of_ranges.map(|part| part.bytes).sum();
         self.properties.filters = filters::encode_directory(&parts);
         Ok(self.sink.written - start)
     }
 
     fn write_index(&mut self, footer: &mut Footer) {
         let offset = self.sink.offset();
-        let index = self.index.finish(
-            &mut self.sink.out,
-            self.options.table_id,
-            offset,
-            self.options.index_leaf_bytes,
-        );
+        let index = self.index.finish(&mut self.sink.out, self.options.table_id, offset);
         (footer.leaves_bytes, footer.index_bytes) = (index.leaves, index.top);
         if index.leaves > 0 {
             footer.features |= FEATURE_TWO_LEVEL_INDEX;
@@ -446,6 +449,7 @@ impl TableBuilder {
             file_bytes: self.sink.written,
             contents: self.properties.contents,
             filter_bytes: footer.filter_bytes,
+            range_bytes: self.range_bytes,
             index_bytes: footer.leaves_bytes + footer.index_bytes,
             data_bytes: footer.data_bytes,
             filter_failure: self.filter_failure,

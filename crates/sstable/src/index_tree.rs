@@ -67,6 +67,18 @@ impl IndexTree {
         &self.top
     }
 
+    /// Replaces the contents of `out` by the separator before the block at `at` of `leaf`. Returns
+    /// false, and leaves it, if that is the first block of the table.
+    #[inline]
+    pub(crate) fn separator_before(&self, leaf: &Index, at: At, out: &mut Vec<u8>) -> bool {
+        match (at.slot.checked_sub(1), at.leaf.checked_sub(1)) {
+            (Some(before), _) => leaf.separator_into(before, out),
+            (None, Some(before)) => self.top.separator_into(before, out),
+            (None, None) => return false,
+        }
+        true
+    }
+
     /// Leaf `i`, from memory or from the file.
     #[inline]
     pub(crate) fn leaf(

@@ -3,11 +3,13 @@
 //! 1. Keys are added in order. Those of the open block are kept whole, as the bytes that they share
 //!    are known only at its end.
 //! 2. At the end of a block each of its keys is reduced to its infix: 16 bytes in memory.
-//! 3. At the end the frequencies of bytes are counted, the infixes mapped to cells, and these
-//!    encoded. Several filters can be made of one builder, each of some adjacent blocks.
+//! 3. For a filter the frequencies of bytes are counted, the infixes of all finished blocks mapped to
+//!    cells, and these encoded. The builder then begins the filter of the blocks that follow, so it
+//!    holds the infixes of one filter only.
 
+use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::mem;
 
 use super::code::{Code, Frequencies, infix};
 use super::{BlockEnds, CHECKSUM_AT, RangeHeader, RangeSpec, Scale, elias_fano, rate};
@@ -94,30 +96,39 @@ impl RangeFilterBuilder {
             + self.blocks.capacity() * size_of::<BlockInfixes>()
     }
 
-    /// The filter of all finished blocks, encoded.
-    pub fn finish(self) -> Vec<u8> {
-        self.finish_blocks(0..self.blocks())
+    /// Most bytes of memory that the build takes from now until [`take_blocks`](Self::take_blocks)
+    /// returns, if few keys follow.
+    pub fn peak_bytes(&self) -> u64 {
+        // A list that is full holds three times its memory while it doubles; at the end that is more
+        // than the cells. The encoded filter is in memory twice.
+        let frequencies = size_of::<Frequencies>() + Frequencies::HEAP_BYTES;
+        (3 * self.memory_bytes() + frequencies) as u64 + 2 * self.spec.expected_bytes(self.len())
     }
 
-    /// The filter of these finished blocks, encoded, in which the first of them has number 0.
-    ///
-    /// # Panics
-    /// If there are no such blocks.
-    pub fn finish_blocks(&self, blocks: Range<usize>) -> Vec<u8> {
-        let before = blocks.start.checked_sub(1).map_or(0, |before| self.blocks[before].until);
-        let blocks = &self.blocks[blocks];
-        let keys = blocks.last().map_or(0, |last| last.until - before) as u64;
-        let mut body = self.frequencies(before, blocks);
-        let (code, _) = Code::decode(&body).expect("the encoded frequencies are valid");
+    /// The filter of all finished blocks, encoded.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.take_blocks()
+    }
+
+    /// The filter of all finished blocks, encoded. The builder continues with the open block, which
+    /// is the first of its next filter.
+    pub fn take_blocks(&mut self) -> Vec<u8> {
+        let blocks = mem::take(&mut self.blocks);
+        let keys = self.len();
+        let mut out = vec![0; HEADER_BYTES];
+        self.frequencies(&blocks).encode(&mut out);
+        let (code, _) =
+            Code::decode(&out[HEADER_BYTES..]).expect("the encoded frequencies are valid");
         let cells = self.cells(keys, blocks.len());
-        let mut of_keys = self.cells_of_keys(before, blocks, &code, cells);
+        let mut of_keys = self.cells_of_keys(&blocks, &code, cells);
         let limit = cells * blocks.len() as u64;
-        let sizes = self.each(before, blocks).map(|(_, infixes)| infixes.len());
+        let sizes = self.each(&blocks).map(|(_, infixes)| infixes.len());
         let expected_fpr = rate::expected(&of_keys, sizes, limit);
+        self.infixes.clear();
         of_keys.dedup();
         let (count, occupied) = (of_keys.len() as u64, of_keys);
         let low_bits = elias_fano::best_low_bits(count, limit);
-        elias_fano::encode(&occupied, limit, low_bits, &mut body);
+        elias_fano::encode(&occupied, limit, low_bits, &mut out);
         let header = RangeHeader {
             millibits: self.spec.millibits(),
             blocks: blocks.len() as u32,
@@ -127,21 +138,19 @@ impl RangeFilterBuilder {
             low_bits,
             expected_fpr,
         };
-        let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
-        out.extend_from_slice(&header.to_bytes());
-        let sum = checksum(&out[..CHECKSUM_AT], &body);
-        out[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
-        out.extend_from_slice(&body);
+        let (head, body) = out.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(&header.to_bytes());
+        let sum = checksum(&head[..CHECKSUM_AT], body);
+        head[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         out
     }
 
-    /// The infixes of each block.
+    /// The infixes of each of the finished `blocks`.
     fn each<'a>(
         &'a self,
-        before: usize,
         blocks: &'a [BlockInfixes],
     ) -> impl Iterator<Item = (&'a BlockInfixes, &'a [u128])> {
-        let mut start = before;
+        let mut start = 0;
         blocks.iter().map(move |block| {
             let infixes = &self.infixes[start..block.until];
             start = block.until;
@@ -149,36 +158,26 @@ impl RangeFilterBuilder {
         })
     }
 
-    /// The encoded frequencies of bytes.
-    fn frequencies(&self, before: usize, blocks: &[BlockInfixes]) -> Vec<u8> {
+    /// The frequencies of bytes.
+    fn frequencies(&self, blocks: &[BlockInfixes]) -> Frequencies {
         let base = blocks.iter().map(|block| block.at).min().unwrap_or_default();
         let mut frequencies = Frequencies::new(base);
         let more = 1 + self.spec.bits_per_key() as usize / 4;
-        let each = self.each(before, blocks);
+        let each = self.each(blocks);
         each.for_each(|(block, infixes)| frequencies.count(infixes, block.at, more));
-        let mut out = Vec::new();
-        frequencies.encode(&mut out);
-        out
+        frequencies
     }
 
     /// The number of cells of each of `blocks` blocks that hold `keys` keys.
     fn cells(&self, keys: u64, blocks: usize) -> u64 {
-        let of_key = 2_f64.powf(self.spec.bits_per_key() - 2.0);
-        let cells = (keys as f64 * of_key / blocks.max(1) as f64).round() as u64;
-        cells.clamp(1, super::MOST_CELLS / (blocks.max(1) as u64))
+        let cells = keys as f64 * self.spec.cells_per_key() / blocks.max(1) as f64;
+        (cells.round() as u64).clamp(1, super::MOST_CELLS / (blocks.max(1) as u64))
     }
 
     /// The cell of each key, in order.
-    fn cells_of_keys(
-        &self,
-        before: usize,
-        blocks: &[BlockInfixes],
-        code: &Code,
-        cells: u64,
-    ) -> Vec<u64> {
-        let held = blocks.last().map_or(0, |last| last.until - before);
-        let mut of_keys = Vec::with_capacity(held);
-        for (i, (block, infixes)) in (0_u64..).zip(self.each(before, blocks)) {
+    fn cells_of_keys(&self, blocks: &[BlockInfixes], code: &Code, cells: u64) -> Vec<u64> {
+        let mut of_keys = Vec::with_capacity(self.infixes.len());
+        for (i, (block, infixes)) in (0_u64..).zip(self.each(blocks)) {
             let scale = Scale::of_infixes(code, block.at, block.ends, cells);
             let cell = |infix: &u128| i * cells + scale.cell(code.number(*infix, block.at));
             of_keys.extend(infixes.iter().map(cell));

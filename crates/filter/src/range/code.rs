@@ -76,6 +76,9 @@ pub(super) struct Frequencies {
 }
 
 impl Frequencies {
+    /// Bytes of heap memory.
+    pub(super) const HEAP_BYTES: usize = MOST_POSITIONS * size_of::<Counts>();
+
     /// None yet, of infixes that begin at position `base` of their keys or after it.
     pub(super) fn new(base: usize) -> Self {
         Self { base, positions: vec![[0; VALUES]; MOST_POSITIONS], others: [0; VALUES] }
@@ -232,9 +235,10 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Decodes a code, and returns the bytes after it.
+    /// Decodes a code of at most [`MOST_BYTES`], and returns the bytes after it.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (base, rest) = bytes.split_first_chunk::<2>()?;
+        let (head, _) = bytes.split_at(bytes.len().min(MOST_BYTES));
+        let (base, rest) = head.split_first_chunk::<2>()?;
         let (count, rest) = rest.split_first()?;
         if usize::from(*count) > MOST_POSITIONS {
             return None;
@@ -251,7 +255,7 @@ impl Code {
             positions: positions.into_boxed_slice(),
             others: others?,
         };
-        (bytes.len() - rest.len() <= MOST_BYTES).then_some((code, rest))
+        bytes.get(head.len() - rest.len()..).map(|rest| (code, rest))
     }
 
     /// The number of an infix that begins at position `at` of its key.

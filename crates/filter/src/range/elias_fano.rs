@@ -53,6 +53,12 @@ pub(super) fn best_low_bits(count: u64, limit: u64) -> u8 {
     (0..48).min_by_key(bits).unwrap_or_default()
 }
 
+/// Bytes of a list of `count` numbers below `limit`.
+pub(super) fn stored_bytes(count: u64, limit: u64) -> u64 {
+    let words = word_counts(count, limit, best_low_bits(count, limit));
+    words.map_or(u64::MAX, |(high, low)| (high + low).saturating_mul(8))
+}
+
 /// Appends the sorted and distinct `numbers`, all below `limit`.
 pub(super) fn encode(numbers: &[u64], limit: u64, low_bits: u8, out: &mut Vec<u8>) {
     let count = numbers.len() as u64;

@@ -202,6 +202,51 @@ fn rates_are_as_expected() {
     }
 }
 
+/// Regression: the code was left out, and the bytes of a list of few bits per key were overstated.
+#[test]
+fn the_expected_bytes_are_those_of_keys_that_spread_evenly() {
+    type Shape = fn(u64) -> Key;
+    let shapes: [(&str, Shape); 3] = [("binary", binary), ("digits", digits), ("hex", hex)];
+    for (name, shape) in shapes {
+        for count in [3_000, 10_000, 100_000] {
+            let blocks = Blocks::new(&random_keys(count, shape), &[38, 42, 40]);
+            for bits in [3.0, 4.0, 5.3, 6.0, 6.9, 8.5, 14.0] {
+                let (filter, bytes) = blocks.filter(&format!("infix:{bits}"));
+                let expected = RangeSpec::new(bits).unwrap().expected_bytes(filter.keys());
+                let off = bytes.len() as f64 / expected as f64 - 1.0;
+                let what = format!("{name}, {count} keys, {bits} bits: {} bytes", bytes.len());
+                println!("{what}, {off:+.3}");
+                assert!(off.abs() < 0.05, "{what}, {expected} expected");
+            }
+        }
+    }
+    assert_eq!(RangeSpec::NONE.expected_bytes(1000), 0);
+}
+
+/// The filters that a builder makes one after the other are those of their blocks alone.
+#[test]
+fn filters_of_one_builder_are_independent() {
+    let blocks = Blocks::new(&random_keys(5_000, digits), &[38, 42, 40]);
+    let spec: RangeSpec = "infix:6".parse().unwrap();
+    let (mut builder, mut alone) = (spec.builder(), spec.builder());
+    for (i, keys) in blocks.keys.iter().enumerate() {
+        if i % 30 == 29 {
+            // The next block is open already.
+            keys.iter().take(1).for_each(|key| builder.add(key));
+            let taken = builder.take_blocks();
+            assert_eq!(taken, std::mem::replace(&mut alone, spec.builder()).finish());
+            assert!(builder.is_empty() && builder.blocks() == 0);
+            keys.iter().skip(1).for_each(|key| builder.add(key));
+        } else {
+            keys.iter().for_each(|key| builder.add(key));
+        }
+        builder.end_block(blocks.ends(i));
+        keys.iter().for_each(|key| alone.add(key));
+        alone.end_block(blocks.ends(i));
+    }
+    assert_eq!(builder.finish(), alone.finish());
+}
+
 /// Numbers in a thousand clusters, dense in the middle of each.
 fn clustered(random: &mut Random) -> Key {
     let center = Random(random.next() % 1000).next() % 1_000_000_000_000;

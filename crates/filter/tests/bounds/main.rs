@@ -4,3 +4,4 @@
 mod allocator;
 mod fuzz;
 mod memory;
+mod ranges;

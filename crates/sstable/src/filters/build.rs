@@ -169,6 +169,13 @@ impl FiltersBuilder {
         }
     }
 
+    /// Ends a leaf of the index, after the last block that was ended.
+    pub(crate) fn end_leaf(&mut self) {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.end_leaf();
+        }
+    }
+
     /// Estimated bytes of the parts if they were finished now.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
@@ -187,11 +194,10 @@ impl FiltersBuilder {
             + self.ranges.as_ref().map_or(0, RangesBuilder::memory_bytes)
     }
 
-    /// Builds the parts one after the other and passes each to `write`. `leaf_ends` returns the
-    /// number of data blocks up to the end of each leaf of the index.
+    /// Builds the parts one after the other and passes each to `write`. Ends the last leaf of the
+    /// index, if that was not ended.
     pub(crate) fn finish<E>(
         self,
-        leaf_ends: impl FnOnce() -> Vec<usize>,
         mut write: impl FnMut(BuiltPart) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { keys, prefixes, ranges, hash_seed: _ } = self;
@@ -204,7 +210,7 @@ impl FiltersBuilder {
             write(part)?;
         }
         match ranges {
-            Some(ranges) => write(ranges.finish(&leaf_ends())),
+            Some(ranges) => write(ranges.finish()),
             None => Ok(()),
         }
     }

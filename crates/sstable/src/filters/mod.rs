@@ -363,6 +363,13 @@ impl Filters {
         self.ranges().is_some()
     }
 
+    /// Stored bytes of the range filter: the sidecar's, unless the table's own filters are the
+    /// fallback.
+    pub fn range_bytes(&self) -> u64 {
+        let ranges = self.stand_in().unwrap_or(self).ranges.as_ref();
+        ranges.map_or(0, |ranges| ranges.part().entry.bytes)
+    }
+
     /// The facts of the filter for ranges, as recorded when it was built.
     pub fn range_facts(&self) -> FilterFacts {
         self.ranges().map_or(FilterFacts::NONE, |ranges| ranges.part().range_facts())

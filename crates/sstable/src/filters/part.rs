@@ -26,6 +26,10 @@ use crate::verdict::{Answers, FilterLabel, Verdict};
 /// the second one is decisive.
 const MOST_PARTITIONS: usize = 4;
 
+/// Why a part for ranges that has other leaves or blocks than the index cannot be used.
+pub(super) const MISFIT: &str =
+    "a range filter does not cover the blocks of its table: rebuild the filters";
+
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) entry: FilterPart,
@@ -202,7 +206,8 @@ impl Part {
         }
     }
 
-    /// Applies `query` to the filter of leaf `leaf` of `leaves`, if this is a part for ranges.
+    /// Applies `query` to the filter of leaf `leaf` of `leaves`, if this is a part for ranges. Notes
+    /// one that has filters of other leaves.
     pub(super) fn with_ranges_of<T>(
         &self,
         leaf: usize,
@@ -214,14 +219,18 @@ impl Part {
             FilterBlock::Ranges(filter) => Some(query(filter)),
             _ => None,
         };
+        let misfit = || {
+            loader.note(FilterState::Damaged(MISFIT.into()));
+            None
+        };
         match &self.blocks {
             PartBlocks::Whole(cell) if leaves == 1 => {
                 apply(&*loader.get(cell, self.form, || self.whole())?)
             }
-            PartBlocks::Whole(_) => None,
+            PartBlocks::Whole(_) => misfit(),
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
                 if partitions.index().len() != leaves {
-                    return None;
+                    return misfit();
                 }
                 apply(&*partitions.get(leaf, loader, self.form)?)
             }),

@@ -17,7 +17,7 @@ use trommel_filter::{BlockEnds, RangeFilter, RangeFilterBuilder, RangeSpec};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::loader::BlockLoader;
-use super::part::Part;
+use super::part::{MISFIT, Part};
 use super::part_builder::BuiltPart;
 use crate::Error;
 use crate::filter_host::FilterState;
@@ -104,15 +104,9 @@ impl RangePart {
         buffers: &mut [Vec<u8>; 2],
     ) -> Option<RangeAnswer> {
         let [first, last] = buffers;
-        match at.slot.checked_sub(1) {
-            Some(before) => leaf.separator_into(before, first),
-            None => match at.leaf.checked_sub(1) {
-                Some(before) => index.top().separator_into(before, first),
-                None => {
-                    first.clear();
-                    first.extend_from_slice(&self.smallest);
-                }
-            },
+        if !index.separator_before(leaf, at, first) {
+            first.clear();
+            first.extend_from_slice(&self.smallest);
         }
         leaf.separator_into(at.slot, last);
         let ends = BlockEnds { first, last };
@@ -123,27 +117,49 @@ impl RangePart {
         };
         let answer = self.part.with_ranges_of(at.leaf, index.leaf_count(), &self.loader, query)?;
         if answer.is_none() {
-            let why = "a filter for ranges does not cover the blocks of its table";
-            self.loader.note(FilterState::Damaged(why.into()));
+            self.loader.note(FilterState::Damaged(MISFIT.into()));
         }
         answer
     }
 }
 
-/// Builds the part.
+/// Builds the part. A leaf's filter is built when the leaf ends, so that memory holds only the keys
+/// of one leaf, and the finished filters.
 #[derive(Debug)]
 pub(crate) struct RangesBuilder {
-    filter: RangeFilterBuilder,
+    /// The filter of the open leaf.
+    open: RangeFilterBuilder,
     /// The separator before the open block, or the first key.
     first: Vec<u8>,
     has_key: bool,
+    /// The finished filters, and their index.
+    partitions: Vec<Vec<u8>>,
+    top: IndexBuilder,
+    /// Their keys, blocks and bytes, and the sum of their rates, weighted by blocks.
+    keys: u64,
+    blocks: usize,
+    bytes: u64,
+    expected_passes: f64,
+    /// Estimated bytes of the part if it had been finished after the last block.
+    estimated: u64,
 }
 
 impl RangesBuilder {
     /// A builder of filters as `spec` has them; `None` if it has none.
     pub(super) fn new(spec: RangeSpec) -> Option<Self> {
         let is_wanted = spec != RangeSpec::NONE;
-        is_wanted.then(|| Self { filter: spec.builder(), first: Vec::new(), has_key: false })
+        is_wanted.then(|| Self {
+            open: spec.builder(),
+            first: Vec::new(),
+            has_key: false,
+            partitions: Vec::new(),
+            top: IndexBuilder::default(),
+            keys: 0,
+            blocks: 0,
+            bytes: 0,
+            expected_passes: 0.0,
+            estimated: 0,
+        })
     }
 
     /// Adds a key of the open block.
@@ -153,52 +169,60 @@ impl RangesBuilder {
             self.has_key = true;
             self.first.extend_from_slice(key);
         }
-        self.filter.add(key);
+        self.open.add(key);
     }
 
     /// Ends a data block.
     pub(super) fn end_block(&mut self, separator: &[u8]) {
-        self.filter.end_block(BlockEnds { first: &self.first, last: separator });
+        self.open.end_block(BlockEnds { first: &self.first, last: separator });
         self.first.clear();
         self.first.extend_from_slice(separator);
+        self.estimated = self.bytes + self.open.spec().expected_bytes(self.open.len());
+    }
+
+    /// Ends a leaf of the index, after the last block that was ended.
+    pub(super) fn end_leaf(&mut self) {
+        let (keys, blocks) = (self.open.len(), self.open.blocks());
+        let payload = self.open.take_blocks();
+        self.keys += keys;
+        self.blocks += blocks;
+        self.expected_passes += blocks as f64 * RangeFilter::peek_expected_fpr(&payload);
+        let stored = (payload.len() + FRAME_BYTES) as u32;
+        self.bytes += u64::from(stored);
+        let leaf = self.partitions.len() as u32;
+        self.top.push(&leaf.swap_bytes().to_le_bytes(), stored);
+        self.partitions.push(payload);
     }
 
     /// Estimated bytes of the part if it were finished now.
     #[inline]
     pub(super) fn estimated_bytes(&self) -> u64 {
-        self.filter.spec().expected_bytes(self.filter.len())
+        self.estimated
     }
 
-    /// Most bytes of memory that the build takes from now to its end.
+    /// Most bytes of memory that the build takes from now to its end, if few keys follow.
     pub(super) fn memory_bytes(&self) -> u64 {
-        // Beside the infixes and the finished filters, the cells of one leaf's keys.
-        2 * self.filter.memory_bytes() as u64 + self.estimated_bytes()
+        self.bytes + self.open.peak_bytes()
     }
 
-    /// Builds the part. `leaf_ends` are the numbers of blocks up to the end of each leaf.
-    pub(super) fn finish(self, leaf_ends: &[usize]) -> BuiltPart {
-        let mut partitions = Vec::new();
-        let (mut top, mut start, mut passes) = (IndexBuilder::default(), 0, 0.0);
-        for (leaf, end) in (0_u32..).zip(leaf_ends) {
-            let end = (*end).min(self.filter.blocks()).max(start);
-            let payload = self.filter.finish_blocks(start..end);
-            passes += (end - start) as f64 * RangeFilter::peek_expected_fpr(&payload);
-            top.push(&leaf.swap_bytes().to_le_bytes(), (payload.len() + FRAME_BYTES) as u32);
-            partitions.push(payload);
-            start = end;
+    /// Builds the rest of the part.
+    pub(super) fn finish(mut self) -> BuiltPart {
+        if self.open.blocks() > 0 || self.partitions.is_empty() {
+            self.end_leaf();
         }
-        let is_whole = partitions.len() <= 1;
+        let is_whole = self.partitions.len() == 1;
         let part = FilterPart {
             role: FilterRole::Ranges,
             shape: if is_whole { FilterShape::Whole } else { FilterShape::Partitioned },
-            expected_fpr: (passes / start.max(1) as f64).min(1.0),
-            keys: self.filter.len(),
+            expected_fpr: (self.expected_passes / self.blocks.max(1) as f64).min(1.0),
+            keys: self.keys,
             bytes: 0,
             top_bytes: 0,
-            spec: self.filter.spec().to_string(),
+            spec: self.open.spec().to_string(),
             policy: String::new(),
             extractor: String::new(),
         };
-        BuiltPart { part, partitions, top: (!is_whole).then_some(top), fallbacks: 0 }
+        let top = (!is_whole).then_some(self.top);
+        BuiltPart { part, partitions: self.partitions, top, fallbacks: 0 }
     }
 }

@@ -28,14 +28,29 @@ pub(crate) fn separator(last: &[u8], next: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// The separators and stored lengths of all blocks so far.
-#[derive(Debug, Default)]
+/// The separators and stored lengths of all blocks so far, and their division into leaves.
+#[derive(Debug)]
 pub(crate) struct IndexBuilder {
     separators: Vec<u8>,
     /// The end of each separator.
     ends: Vec<usize>,
     /// Stored length of each block.
     lengths: Vec<u32>,
+    /// About the largest leaf in bytes.
+    leaf_bytes: usize,
+    /// The end of each full leaf, counted in blocks.
+    leaf_ends: Vec<usize>,
+    /// Of the separators of the open leaf: the length of their common prefix, and the bytes after
+    /// it and the words.
+    prefix: usize,
+    rests: usize,
+}
+
+impl Default for IndexBuilder {
+    /// An index of one level.
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
 }
 
 /// The lengths of the written index.
@@ -45,10 +60,35 @@ pub(crate) struct IndexBytes {
 }
 
 impl IndexBuilder {
-    pub(crate) fn push(&mut self, separator: &[u8], stored_bytes: u32) {
+    /// An index of one block if that is at most `leaf_bytes` long, otherwise of leaves of about that
+    /// length and a top index.
+    pub(crate) fn new(leaf_bytes: usize) -> Self {
+        let (separators, ends, lengths, leaf_ends) = Default::default();
+        Self { separators, ends, lengths, leaf_bytes, leaf_ends, prefix: usize::MAX, rests: 0 }
+    }
+
+    /// Adds a block. Returns whether the leaf before it is full, so that it begins the next one.
+    pub(crate) fn push(&mut self, separator: &[u8], stored_bytes: u32) -> bool {
+        let i = self.len();
         self.separators.extend_from_slice(separator);
         self.ends.push(self.separators.len());
         self.lengths.push(stored_bytes);
+        let first = self.leaf_ends.last().copied().unwrap_or_default();
+        let common = common_prefix(self.separator(first), self.separator(i));
+        if common < self.prefix {
+            self.prefix = common;
+            self.rests = (first..=i).map(|i| self.rest_bytes(i, common)).sum();
+        } else {
+            self.rests += self.rest_bytes(i, self.prefix);
+        }
+        let count = i + 1 - first;
+        let is_full = count > 1 && encoded_bytes(count, self.prefix, self.rests) > self.leaf_bytes;
+        if is_full {
+            self.leaf_ends.push(i);
+            self.prefix = separator.len();
+            self.rests = 0;
+        }
+        is_full
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -65,6 +105,7 @@ impl IndexBuilder {
         self.separators.capacity()
             + self.ends.capacity() * size_of::<usize>()
             + self.lengths.capacity() * size_of::<u32>()
+            + self.leaf_ends.capacity() * size_of::<usize>()
     }
 
     fn separator(&self, i: usize) -> &[u8] {
@@ -72,18 +113,10 @@ impl IndexBuilder {
         &self.separators[start..self.ends[i]]
     }
 
-    /// Appends the index, which starts at `offset` of its file, to `out`: one block if that is at
-    /// most `leaf_bytes` long, otherwise leaves of about that length and a top index.
-    pub(crate) fn finish(
-        &self,
-        out: &mut Vec<u8>,
-        table_id: u64,
-        offset: u64,
-        leaf_bytes: usize,
-    ) -> IndexBytes {
+    /// Appends the index, which starts at `offset` of its file, to `out`.
+    pub(crate) fn finish(&self, out: &mut Vec<u8>, table_id: u64, offset: u64) -> IndexBytes {
         let start = out.len();
-        let ranges = self.leaf_ends(leaf_bytes);
-        if ranges.len() <= 1 {
+        if self.leaf_ends.is_empty() {
             self.encode(0, self.len(), 0, out);
             seal(out, start, table_id, offset, BlockKind::IndexTop, 0);
             return IndexBytes { leaves: 0, top: (out.len() - start) as u64 };
@@ -91,7 +124,7 @@ impl IndexBuilder {
         let mut top = Self::default();
         let mut first_offset = 0;
         let mut first = 0;
-        for end in ranges {
+        for end in self.leaf_ends.iter().copied().chain([self.len()]) {
             let leaf_start = out.len();
             first_offset = self.encode(first, end, first_offset, out);
             let leaf_offset = offset + (leaf_start - start) as u64;
@@ -125,29 +158,6 @@ impl IndexBuilder {
     /// Bytes of separator `i` after the common prefix and the word.
     fn rest_bytes(&self, i: usize, prefix: usize) -> usize {
         self.separator(i).len().saturating_sub(prefix + 8)
-    }
-
-    /// The end of each leaf, counted in blocks.
-    pub(crate) fn leaf_ends(&self, leaf_bytes: usize) -> Vec<usize> {
-        let mut ends = Vec::new();
-        let (mut first, mut prefix, mut rests) = (0, usize::MAX, 0);
-        for i in 0..self.len() {
-            let common = common_prefix(self.separator(first), self.separator(i));
-            if common < prefix {
-                prefix = common;
-                rests = (first..=i).map(|i| self.rest_bytes(i, prefix)).sum();
-            } else {
-                rests += self.rest_bytes(i, prefix);
-            }
-            let count = i + 1 - first;
-            if count > 1 && encoded_bytes(count, prefix, rests) > leaf_bytes {
-                ends.push(i);
-                (first, prefix) = (i, self.separator(i).len());
-                rests = self.rest_bytes(i, prefix);
-            }
-        }
-        ends.push(self.len());
-        ends
     }
 
     /// Appends the payload for blocks `first..end`, the first of them at `first_offset`. Returns

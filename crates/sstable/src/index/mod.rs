@@ -365,7 +365,7 @@ mod tests {
             builder.push(separator, 10);
         }
         let mut out = Vec::new();
-        builder.finish(&mut out, 1, 0, usize::MAX);
+        builder.finish(&mut out, 1, 0);
         let (payload, _) = unseal(&out, 1, 0, BlockKind::IndexTop).unwrap();
         Index::decode(payload, 10 * separators.len() as u64).unwrap()
     }
@@ -421,12 +421,12 @@ mod tests {
     #[test]
     fn blocks_behind_4_gib_are_found() {
         let (blocks, length) = (40_u64, u32::MAX);
-        let mut builder = IndexBuilder::default();
+        let mut builder = IndexBuilder::new(64);
         for block in 0..blocks {
             builder.push(format!("{block:03}").as_bytes(), length);
         }
         let (mut out, start) = (Vec::new(), blocks * u64::from(length));
-        let bytes = builder.finish(&mut out, 1, start, 64);
+        let bytes = builder.finish(&mut out, 1, start);
         let open = |offset: u64, bytes: usize, limit: u64, kind| {
             let begin = (offset - start) as usize;
             let (payload, _) = unseal(&out[begin..begin + bytes], 1, offset, kind).unwrap();
@@ -454,7 +454,7 @@ mod tests {
             builder.push(separator, 10);
         }
         let mut out = Vec::new();
-        builder.finish(&mut out, 1, 0, usize::MAX);
+        builder.finish(&mut out, 1, 0);
         let (payload, _) = unseal(&out, 1, 0, BlockKind::IndexTop).unwrap();
         assert!(Index::decode(payload, 20).is_err());
     }

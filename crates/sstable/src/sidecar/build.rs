@@ -76,7 +76,6 @@ impl Table {
         let mut user = user.map(|(reader, builder)| UserBuild::new(reader, builder));
         let seed = self.hash_seed();
         let mut builder = FiltersBuilder::new(filters, seed);
-        let (mut blocks, mut leaf_ends) = (0, Vec::new());
         if user.is_some() || filters.has_any() {
             summary.bytes_read = self.each_key(|step| {
                 match step {
@@ -94,8 +93,9 @@ impl Table {
                     Step::KeyAgain(key, ..) => builder.add_again(key),
                     Step::BlockEnd { separator, ends_leaf } => {
                         builder.end_block(separator);
-                        blocks += 1;
-                        leaf_ends.extend(ends_leaf.then_some(blocks));
+                        if ends_leaf {
+                            builder.end_leaf();
+                        }
                     }
                 }
                 let of_user = user.as_mut().map_or(0, UserBuild::memory_bytes);
@@ -110,7 +110,7 @@ impl Table {
             Some(Err(why)) => summary.filter_failure = Some(why),
             None => {}
         }
-        builder.finish(|| leaf_ends, |built| sink.write_part(built, &mut parts))?;
+        builder.finish(|built| sink.write_part(built, &mut parts))?;
         footer.region_bytes = sink.offset() - footer.region_offset();
         write_end(&mut sink, &mut footer, &encode_whole_directory(&parts))?;
         summary.file_bytes = sink.written;

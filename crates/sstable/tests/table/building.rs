@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use trommel_base::EntryKind;
-use trommel_filter::FilterSpec;
+use trommel_filter::{FilterSpec, RangeSpec};
 use trommel_sstable::{Compression, FilterPlan, FilterShape, TableBuilder, TableOptions};
 use trommel_vfs::WriteFile;
 
@@ -36,9 +36,13 @@ fn built(keys: &str, shape: FilterShape, partition_bytes: usize, count: u64) -> 
     let keys: FilterSpec = keys.parse().unwrap();
     // The tables of the rate theory live as long as the process and belong to no filter.
     keys.expected_fpr(count);
+    let filters = FilterPlan { keys, shape, partition_bytes, ..FilterPlan::default() };
+    built_by(TableOptions { filters, ..options(4096, Compression::None, "none") }, count)
+}
+
+/// As `built`, with these options.
+fn built_by(options: TableOptions, count: u64) -> (u64, u64) {
     most_held(|| {
-        let filters = FilterPlan { keys, shape, partition_bytes, ..FilterPlan::default() };
-        let options = TableOptions { filters, ..options(4096, Compression::None, "none") };
         let mut builder = TableBuilder::new(Box::new(Nowhere(0)), Path::new("1.sst"), options);
         let mut said = 0;
         for key in 0..count {
@@ -71,6 +75,29 @@ fn filters_under_construction_stay_within_reported_memory() {
                     assert!(taken <= room, "{context}: said {said}, took {taken}");
                 }
             }
+        }
+    }
+}
+
+/// A range filter's builder held the keys of the whole table until its end.
+#[test]
+fn a_range_filter_under_construction_holds_the_keys_of_one_leaf() {
+    let count = 400_000;
+    let options = |ranges: &str, index_leaf_bytes| {
+        let filters = FilterPlan { ranges: ranges.parse().unwrap(), ..FilterPlan::default() };
+        TableOptions { filters, index_leaf_bytes, ..options(4096, Compression::None, "none") }
+    };
+    for leaf_bytes in [256, 4 << 10, 16 << 20] {
+        let (_, without) = built_by(options("none", leaf_bytes), count);
+        for spec in ["infix:3", "infix:6", "infix:20"] {
+            let (said, most) = built_by(options(spec, leaf_bytes), count);
+            let taken = most.saturating_sub(without);
+            let context = format!("{spec}, leaves of {leaf_bytes}: said {said}, took {taken}");
+            println!("{context}");
+            assert!(taken <= said, "{context}");
+            // A small leaf has some ten thousand keys.
+            let finished = spec.parse::<RangeSpec>().unwrap().expected_bytes(count);
+            assert!(leaf_bytes > 256 || said < finished + count * 4, "{context}");
         }
     }
 }

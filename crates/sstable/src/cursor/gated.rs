@@ -89,12 +89,7 @@ impl TableCursor {
         let gate = reading.sequential().gate.as_deref_mut();
         let Some((gate, leaf)) = gate.zip(leaf) else { return false };
         let [separator, _] = &mut gate.separators;
-        match (at.slot.checked_sub(1), at.leaf.checked_sub(1)) {
-            (Some(before), _) => leaf.separator_into(before, separator),
-            (None, Some(before)) => table.index.top().separator_into(before, separator),
-            (None, None) => return true,
-        }
-        separator.as_slice() < from
+        !table.index.separator_before(leaf, at, separator) || separator.as_slice() < from
     }
 
     /// The block before `at`, unless it ends before `from`.
@@ -167,12 +162,26 @@ impl TableCursor {
         Ok(None)
     }
 
-    /// Reports whether the entered block had an entry of the range where the search expected it.
-    fn count_entered(&self, range: &dyn ScanRange, expected: Option<f64>) {
+    /// Reports whether the entered block had an entry of the range: where the search expected it, or
+    /// one that is hidden from it.
+    fn count_entered(
+        &self,
+        range: &dyn ScanRange,
+        expected: Option<f64>,
+        is_hidden: impl FnOnce() -> bool,
+    ) {
         let Some(expected) = expected else { return };
         let key = self.position.key();
         let is_inside = *key >= *range.from() && range.to().is_none_or(|to| *key < *to);
-        range.entered(expected, self.valid && is_inside);
+        range.entered(expected, self.valid && is_inside || is_hidden());
+    }
+
+    /// Whether the entry before entry `i` of the current block is of `key`: a version too new for
+    /// the search that has found `i`.
+    fn is_after_key(&self, i: usize, key: &[u8]) -> bool {
+        let Some((block, before)) = self.view().zip(i.checked_sub(1)) else { return false };
+        let before = block.key(before).ok();
+        before.is_some_and(|(prefix, suffix)| key.strip_prefix(prefix) == Some(suffix))
     }
 
     /// As [`seek`](trommel_base::Cursor::seek).
@@ -188,10 +197,11 @@ impl TableCursor {
             let i = self.find_in_block(key, seqno)?;
             if i < self.count() {
                 self.position_anew(i, Way::Onward)?;
-                self.count_entered(&*range, expected);
+            }
+            self.count_entered(&*range, expected, || self.is_after_key(i, key));
+            if self.valid {
                 return Ok(());
             }
-            self.count_entered(&*range, expected);
             (at, is_sought) = (self.block_after(here)?, false);
         }
         Ok(())
@@ -220,10 +230,11 @@ impl TableCursor {
             };
             if let Some(i) = end.checked_sub(1) {
                 self.position_anew(i, Way::Back)?;
-                self.count_entered(&*range, expected);
+            }
+            self.count_entered(&*range, expected, || false);
+            if self.valid {
                 return Ok(());
             }
-            self.count_entered(&*range, expected);
             (at, is_sought) = (self.block_before_in(here, range.from())?, false);
         }
         Ok(())
@@ -255,7 +266,7 @@ impl TableCursor {
         if let Some((at, expected)) = self.admit_forward(&*range, at, range.from(), false)? {
             self.enter_at(at, Direction::Forward)?;
             self.position_at(0, Way::Onward)?;
-            self.count_entered(&*range, expected);
+            self.count_entered(&*range, expected, || false);
         }
         Ok(())
     }
@@ -268,7 +279,7 @@ impl TableCursor {
         if let Some((at, expected)) = self.admit_backward(&*range, at, range.to(), false)? {
             self.enter_at(at, Direction::Backward)?;
             self.position_at(self.count().saturating_sub(1), Way::Back)?;
-            self.count_entered(&*range, expected);
+            self.count_entered(&*range, expected, || false);
         }
         Ok(())
     }

@@ -1,37 +1,46 @@
-//! What a filter for ranges would state of a table that has none.
+//! What a range filter would state of a table that has none.
 
 use trommel_filter::{BlockEnds, RangeFilter, RangeFilterBuilder, RangeSpec};
 
 use crate::format::Fault;
-use crate::index::Index;
+use crate::index::{At, Index};
 use crate::source::ReadStats;
 use crate::{Error, Table};
 
-/// About as many blocks are read.
+/// Most data blocks that are read.
 const BLOCKS: usize = 64;
+/// Most leaves of the index that are read.
+const LEAVES: usize = 16;
+
+/// At most `most` of `all` positions, spread evenly.
+fn spread(most: usize, all: usize) -> impl Iterator<Item = usize> {
+    let count = most.min(all);
+    (0..count).map(move |i| i * all / count)
+}
 
 impl Table {
-    /// The rate that a filter for ranges of this spec would state, by a sample of the table's
-    /// blocks, which are read.
+    /// The rate that a range filter of this spec would state, by a sample of the table: at most 64
+    /// data blocks of at most 16 leaves of the index, spread evenly, which are read. 1 for a table
+    /// without entries.
     ///
     /// # Errors
     /// The first corruption found, or a failed read.
     pub fn range_rate(&self, spec: RangeSpec) -> Result<f64, Error> {
         let mut builder = spec.builder();
-        let most = (BLOCKS / self.index.leaf_count().max(1)).max(1);
-        let mut before = self.properties().contents.smallest.clone();
-        self.index.each_leaf(&self.source, |_, leaf| {
-            let step = leaf.len().div_ceil(most).max(1);
-            for slot in 0..leaf.len() {
-                let separator = leaf.separator(slot);
-                if slot % step == 0 {
-                    self.add_keys(leaf, slot, &mut builder)?;
-                    builder.end_block(BlockEnds { first: &before, last: &separator });
+        let leaves = self.index.leaf_count();
+        for number in spread(LEAVES, leaves) {
+            let read;
+            let leaf = match self.index.loaded_leaf(number) {
+                Some(leaf) => leaf,
+                None => {
+                    read = self.index.read_leaf(number, &self.source)?;
+                    &read
                 }
-                before = separator;
+            };
+            for slot in spread(BLOCKS / leaves.min(LEAVES), leaf.len()) {
+                self.add_block(leaf, At { leaf: number, slot }, &mut builder)?;
             }
-            Ok::<_, Error>(())
-        })?;
+        }
         Ok(if builder.blocks() == 0 {
             1.0
         } else {
@@ -40,13 +49,13 @@ impl Table {
     }
 
     /// Adds the keys of one block, each once.
-    fn add_keys(
+    fn add_block(
         &self,
         leaf: &Index,
-        slot: usize,
+        at: At,
         builder: &mut RangeFilterBuilder,
     ) -> Result<(), Error> {
-        let Some(handle) = leaf.handle(slot) else { return Ok(()) };
+        let Some(handle) = leaf.handle(at.slot) else { return Ok(()) };
         let shared = self.source.read_block(handle, &mut ReadStats::default())?;
         let block = shared.view();
         let mut last = None;
@@ -59,6 +68,9 @@ impl Table {
                 last = Some(key);
             }
         }
+        let mut first = self.properties().contents.smallest.clone();
+        self.index.separator_before(leaf, at, &mut first);
+        builder.end_block(BlockEnds { first: &first, last: &leaf.separator(at.slot) });
         Ok(())
     }
 }

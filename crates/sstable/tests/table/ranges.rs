@@ -1,18 +1,22 @@
-//! Filters for ranges of keys: a cursor with one yields every entry of its range, in both
+//! Range filters: a cursor with one yields every entry of its range, in both
 //! directions, and reads few blocks if there is none.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_base::{Cursor, SeqNo};
 use trommel_sstable::sidecar::format::HEAD_BYTES;
 use trommel_sstable::{
-    Compression, FilterPlan, FilterState, ScanOptions, ScanRange, Sidecar, Table, TableCursor,
-    TableOptions,
+    BlockCache, Compression, FilterPlan, FilterRole, FilterState, ScanOptions, ScanRange, Sidecar,
+    Table, TableCursor, TableOptions,
 };
-use trommel_vfs::{Access, Vfs};
+use trommel_vfs::{Access, ReadFile, Vfs};
 
-use crate::common::{Entry, InMemory, Random, options, put, random_entries, random_key, standing};
+use crate::common::{
+    Entry, InMemory, Random, open_file, options, put, random_entries, random_key, standing,
+};
 
 /// A range that counts what filters answer.
 #[derive(Debug, Default)]
@@ -21,7 +25,7 @@ struct Counted {
     to: Option<Vec<u8>>,
     skipped: AtomicU64,
     entered: AtomicU64,
-    in_vain: AtomicU64,
+    false_positives: AtomicU64,
 }
 
 impl Counted {
@@ -50,7 +54,7 @@ impl ScanRange for Counted {
 
     fn entered(&self, _: f64, is_true: bool) {
         self.entered.fetch_add(1, Ordering::Relaxed);
-        self.in_vain.fetch_add(u64::from(!is_true), Ordering::Relaxed);
+        self.false_positives.fetch_add(u64::from(!is_true), Ordering::Relaxed);
     }
 }
 
@@ -180,7 +184,7 @@ fn empty_ranges_read_few_blocks() {
     let bits = table.filters().range_facts().bytes as f64 * 8.0 / entries.len() as f64;
     assert!(bits < 6.2, "{bits} bits per key");
     let mut reads = [0; 4];
-    let (mut queried, mut in_vain) = (0, 0);
+    let (mut queried, mut false_positives) = (0, 0);
     for _ in 0..20_000 {
         let start = random.next() >> 12;
         let [from, to] = [start, start + 20_000_000_000].map(|n| format!("{n:016}").into_bytes());
@@ -202,15 +206,18 @@ fn empty_ranges_read_few_blocks() {
                 reads[2 * i + j] += stats.block_reads + stats.cache_hits;
             }
         }
-        in_vain += range.in_vain.load(Ordering::Relaxed);
+        false_positives += range.false_positives.load(Ordering::Relaxed);
         queried += range.skipped.load(Ordering::Relaxed) + range.entered.load(Ordering::Relaxed);
     }
     let [forward, all, backward, all_back] = reads;
     assert!(all > 10_000, "{reads:?}");
     assert!(forward * 10 < all && backward * 10 < all_back, "{reads:?}");
     let expected = table.filters().range_facts().expected * queried as f64;
-    let off = in_vain as f64 / expected - 1.0;
-    assert!(off.abs() < 0.08, "{in_vain} of {queried} in vain, {expected} expected");
+    let off = false_positives as f64 / expected - 1.0;
+    assert!(
+        off.abs() < 0.08,
+        "{false_positives} of {queried} are false positives, {expected} expected"
+    );
 }
 
 /// A search backward needs no more leaves of the index than one without a filter: it must not fail
@@ -276,7 +283,7 @@ fn a_sidecar_has_the_same_filter() {
         let made = InMemory::new(table_options("none", leaf_bytes), &entries);
         let plain = made.open().unwrap();
         let plan = FilterPlan { ranges: "infix:9".parse().unwrap(), ..FilterPlan::default() };
-        let path = std::path::Path::new("/1.flt");
+        let path = Path::new("/1.flt");
         let file = made.vfs.create(path).unwrap();
         let quiet = |_| Ok::<(), trommel_sstable::Error>(());
         plain.write_sidecar(file, path, 7, &plan, None, quiet).unwrap();
@@ -311,7 +318,7 @@ fn a_damaged_filter_of_a_sidecar_has_a_stand_in() {
     let plain = made.open().unwrap();
     let keys = "standard:10".parse().unwrap();
     let plan = FilterPlan { keys, ranges: "infix:9".parse().unwrap(), ..FilterPlan::default() };
-    let path = std::path::Path::new("/1.flt");
+    let path = Path::new("/1.flt");
     let file = made.vfs.create(path).unwrap();
     let quiet = |_| Ok::<(), trommel_sstable::Error>(());
     let summary = plain.write_sidecar(file, path, 7, &plan, None, quiet).unwrap();
@@ -349,4 +356,120 @@ fn a_scan_outlives_its_filter() {
     drop(table);
     cursor.seek(b"01005", SeqNo::MAX).unwrap();
     assert_eq!(standing(&cursor).unwrap().key, b"0102");
+}
+
+/// The range filter of a table whose index has other leaves denies nothing, and is reported.
+#[test]
+fn a_filter_of_other_leaves_is_noted() {
+    let entries = random_entries(&mut Random(41), 400, 20);
+    for [of_filter, of_index] in [[64, 1 << 20], [1 << 20, 64], [64, 128]] {
+        let made = InMemory::new(table_options("none", of_filter), &entries);
+        let path = Path::new("/1.flt");
+        let file = made.vfs.create(path).unwrap();
+        let quiet = |_| Ok::<(), trommel_sstable::Error>(());
+        let plan = FilterPlan { ranges: "infix:9".parse().unwrap(), ..FilterPlan::default() };
+        made.open().unwrap().write_sidecar(file, path, 7, &plan, None, quiet).unwrap();
+        // The same data with another index.
+        let other = InMemory::new(table_options("none", of_index), &entries).open().unwrap();
+        let mut table = Arc::into_inner(other).unwrap();
+        let file = made.vfs.open(path, Access::Buffered).unwrap();
+        table.take_sidecar(Sidecar::open(file, path).unwrap()).unwrap();
+        let range = Counted::new(b"a", Some(b"user:000300"));
+        check_range(&table, &entries, &range, &mut Random(1));
+        assert_eq!(range.skipped.load(Ordering::Relaxed), 0);
+        let state = table.filters().state();
+        let FilterState::Damaged(why) = state else { panic!("{of_filter}, {of_index}: {state:?}") };
+        assert!(why.contains("does not cover the blocks") && why.contains("rebuild"), "{why}");
+    }
+}
+
+/// Regression: a search at a snapshot that is older than all versions of its key counted a false
+/// positive, although the block holds the key.
+#[test]
+fn versions_that_are_too_new_for_a_search_count_as_true() {
+    let all = || (0..600_u32).map(|n| format!("{:04}", n * 7));
+    // Some keys have versions in two blocks.
+    let versions = |key: String| (10..14).rev().map(move |seqno| put(&key, seqno, [7; 40]));
+    let entries: Vec<Entry> = all().flat_map(versions).collect();
+    for leaf_bytes in [64, 1 << 20] {
+        let table = InMemory::new(table_options("infix:12", leaf_bytes), &entries).open().unwrap();
+        let count = |seqno| {
+            let (mut entered, mut false_positives) = (0, 0);
+            for key in all() {
+                let range = Counted::new(key.as_bytes(), Some(format!("{key}!").as_bytes()));
+                let mut cursor = within(&table, &range);
+                cursor.seek(key.as_bytes(), seqno).unwrap();
+                entered += range.entered.load(Ordering::Relaxed);
+                false_positives += range.false_positives.load(Ordering::Relaxed);
+            }
+            (entered, false_positives)
+        };
+        let (entered, false_positives) = count(SeqNo::MAX);
+        assert!(entered >= 600 && false_positives == 0, "{entered} entered, {false_positives}");
+        for seqno in [9, 11] {
+            let (entered, false_positives) = count(seqno);
+            assert!(entered >= 600 && false_positives < 10, "{entered} entered, {false_positives}");
+        }
+    }
+}
+
+/// A file that counts reads.
+#[derive(Debug)]
+struct CountedFile {
+    file: Arc<dyn ReadFile>,
+    reads: AtomicU64,
+}
+
+impl ReadFile for CountedFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.file.read_at(offset, buffer)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+/// Regression: a trial read a block of every leaf of the index, however many there were.
+#[test]
+fn a_trial_reads_a_bounded_sample() {
+    let random = &mut Random(43);
+    let mut keys: Vec<u64> = (0..40_000).map(|_| random.next()).collect();
+    keys.sort_unstable();
+    let entries: Vec<Entry> =
+        keys.iter().map(|key| put(format!("{key:020}"), 1, [7; 20])).collect();
+    for (leaf_bytes, most) in [(256, 64 + 16), (8 << 10, 64 + 16), (1 << 20, 64)] {
+        let options = TableOptions { block_bytes: 512, ..table_options("none", leaf_bytes) };
+        let made = InMemory::new(options, &entries);
+        let file = made.vfs.open(&made.path, Access::Buffered).unwrap();
+        let file = Arc::new(CountedFile { file, reads: AtomicU64::new(0) });
+        let counted = Arc::<CountedFile>::clone(&file);
+        let table =
+            open_file(counted, &made.path, Access::Buffered, &BlockCache::new(1 << 20)).unwrap();
+        file.reads.store(0, Ordering::Relaxed);
+        let rate = table.range_rate("infix:6".parse().unwrap()).unwrap();
+        let reads = file.reads.load(Ordering::Relaxed);
+        assert!((40..=most).contains(&reads), "{reads} reads, leaves of {leaf_bytes}");
+        assert!((0.03..0.12).contains(&rate), "a rate of {rate}, leaves of {leaf_bytes}");
+    }
+}
+
+/// The bytes of the range filter are known when a table is finished, beside those of the others.
+#[test]
+fn a_summary_has_the_bytes_of_the_range_filter() {
+    let entries = random_entries(&mut Random(47), 400, 20);
+    for leaf_bytes in [64, 1 << 20] {
+        for keys in ["none", "blocked:10"] {
+            let mut options = table_options("infix:9", leaf_bytes);
+            options.filters.keys = keys.parse().unwrap();
+            let made = InMemory::new(options, &entries);
+            let table = made.open().unwrap();
+            let parts = table.filters().stored_parts();
+            let of_ranges = parts.filter(|part| part.role == FilterRole::Ranges);
+            let bytes: u64 = of_ranges.map(|part| part.bytes).sum();
+            assert_eq!(made.summary.range_bytes, bytes);
+            assert_eq!(bytes == made.summary.filter_bytes, keys == "none");
+        }
+    }
 }

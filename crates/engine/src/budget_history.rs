@@ -21,31 +21,53 @@ pub(crate) struct BudgetHistory {
     built: Mutex<Built>,
 }
 
-/// Planned and built bytes of filters (prefix filters and the overhead of partitioning come on top
-/// of the plan), and the size of flushed runs.
+/// Planned and built bytes of filters, and the size of flushed runs.
 #[derive(Debug, Default)]
 struct Built {
-    planned: f64,
-    built: f64,
+    /// Of filters of keys: prefix filters and the overhead of partitioning come on top of the plan.
+    keys: Ratio,
+    /// Of range filters, which take less where keys crowd.
+    ranges: Ratio,
     /// Keys of the last runs of level 0.
     run_keys: u64,
 }
 
-impl BudgetHistory {
-    /// Records that a filter of `spec` for `keys` keys was planned, and that all filters of its
-    /// table, except the one for ranges, take `built` bytes.
-    pub(crate) fn note_built(&self, spec: FilterSpec, keys: u64, built: u64) {
-        let planned = bytes(spec, keys);
+/// Sums of planned and built bytes.
+#[derive(Debug, Default)]
+struct Ratio {
+    planned: f64,
+    built: f64,
+}
+
+impl Ratio {
+    fn note(&mut self, planned: u64, built: u64) {
         if planned == 0 {
             return;
         }
-        let mut sums = lock(&self.built);
-        if sums.planned > MEMORY_OF_BUILT {
-            sums.planned /= 2.0;
-            sums.built /= 2.0;
+        if self.planned > MEMORY_OF_BUILT {
+            self.planned /= 2.0;
+            self.built /= 2.0;
         }
-        sums.planned += planned as f64;
-        sums.built += built as f64;
+        self.planned += planned as f64;
+        self.built += built as f64;
+    }
+
+    /// Bytes built per byte planned.
+    fn value(&self) -> f64 {
+        if self.planned > 0.0 { (self.built / self.planned).clamp(0.1, 10.0) } else { 1.0 }
+    }
+}
+
+impl BudgetHistory {
+    /// Records that a filter of `spec` for `keys` keys was planned, and that all filters of its
+    /// table, except the range filter, take `built` bytes.
+    pub(crate) fn note_built(&self, spec: FilterSpec, keys: u64, built: u64) {
+        lock(&self.built).keys.note(bytes(spec, keys), built);
+    }
+
+    /// Records that a range filter that was expected to take `planned` bytes takes `built`.
+    pub(crate) fn note_ranges(&self, planned: u64, built: u64) {
+        lock(&self.built).ranges.note(planned, built);
     }
 
     /// Records that a run of `keys` keys is written to level 0. A run much smaller than usual is no
@@ -60,9 +82,13 @@ impl BudgetHistory {
         lock(&self.built).run_keys
     }
 
-    /// Bytes built per byte planned.
+    /// Bytes built per byte planned, of filters of keys.
     pub(crate) fn built_for_planned(&self) -> f64 {
-        let sums = lock(&self.built);
-        if sums.planned > 0.0 { (sums.built / sums.planned).clamp(0.1, 10.0) } else { 1.0 }
+        lock(&self.built).keys.value()
+    }
+
+    /// Bytes built per byte planned, of range filters.
+    pub(crate) fn ranges_built_for_planned(&self) -> f64 {
+        lock(&self.built).ranges.value()
     }
 }

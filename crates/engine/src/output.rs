@@ -211,11 +211,10 @@ impl<'a> Outputs<'a> {
             self.engine.files.tables.note_unbuilt(number, why);
         }
         if let Some((_, choice)) = &self.chosen {
-            self.engine.statistics.budget_history.note_built(
-                choice.of(number),
-                built.contents.keys,
-                built.filter_bytes.saturating_sub(ranges.expected_bytes(built.contents.keys)),
-            );
+            let (history, keys) = (&self.engine.statistics.budget_history, built.contents.keys);
+            let of_keys = built.filter_bytes - built.range_bytes;
+            history.note_built(choice.of(number), keys, of_keys);
+            history.note_ranges(ranges.expected_bytes(keys), built.range_bytes);
         }
         let (logical, _) = logical_level(&self.version, self.level);
         let contents = built.contents;

@@ -68,7 +68,7 @@ impl Engine {
         limit: u64,
     ) -> Vec<Waiting> {
         let built_for_planned = self.statistics.budget_history.built_for_planned();
-        let options = self.options.load();
+        let ranges = self.planned_ranges();
         let last = version.tables().last().map_or(0, |(level, _)| logical_level(version, level).0);
         let tables = version.tables().zip(held).enumerate();
         let mut candidates: Vec<Candidate<'_>> = tables
@@ -86,7 +86,7 @@ impl Engine {
             let Ok(usual) = raised(terms.offer.price(), step) else { break };
             for it in &mut candidates {
                 let price = if step > 0 { usual } else { terms.offer.of(it.table.number) };
-                let of_ranges = options.range_bytes(it.level, it.level == last, it.table.keys);
+                let of_ranges = ranges.bytes(it.level, it.level == last, it.table.keys);
                 aim(it, &terms.solver, price, (built_for_planned, of_ranges));
             }
             let all: u64 = candidates.iter().map(|it| it.takes).sum();

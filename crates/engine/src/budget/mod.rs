@@ -43,6 +43,7 @@
 
 mod fit;
 mod own;
+mod ranges;
 mod report;
 mod shape;
 #[cfg(test)]
@@ -59,6 +60,7 @@ use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, r
 
 pub(crate) use fit::LEAST_GAIN;
 use own::OwnFilters;
+use ranges::PlannedRanges;
 pub(crate) use report::Reads;
 pub use report::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
@@ -69,7 +71,6 @@ use crate::engine::Engine;
 use crate::env;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
-use crate::options::Options;
 use crate::purpose::Purpose;
 use crate::rebuild_queue::Waiting;
 use crate::sync::lock;
@@ -160,7 +161,7 @@ impl Engine {
         let filters_last = self.options.load().filtering.filters_on_last_level;
         let solver = Solver::new(budget.rules(shape.last, filters_last));
         let all = budget.budget().bytes(shape.planned_keys + shape.own.keys).saturating_add(more);
-        let of_ranges = shape.range_bytes(&self.options.load());
+        let of_ranges = shape.range_bytes(&self.planned_ranges());
         let all = all.saturating_sub(shape.own.bytes + of_ranges);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
@@ -204,9 +205,9 @@ impl Engine {
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
         let limit = budget.budget().bytes(shape.keys + shape.own.keys);
-        let options = self.options.load();
+        let ranges = self.planned_ranges();
         let is_last = level > 0 && level == shape.last;
-        let of_ranges = purpose.tables() * options.range_bytes(level, is_last, keys);
+        let of_ranges = purpose.tables() * ranges.bytes(level, is_last, keys);
         let limit = limit.saturating_sub(shape.own.bytes + of_ranges);
         let built_for_planned = self.statistics.budget_history.built_for_planned();
         let takes = |spec: FilterSpec| {
@@ -230,7 +231,7 @@ impl Engine {
         let held: Vec<Held> = chosen
             .map(|((physical, table), w)| {
                 let is_last = logical_level(version, physical).1;
-                held(budget, &options, is_last, table, w)
+                held(budget, &ranges, is_last, table, w)
             })
             .collect();
         // The reads wasted by a choice and by the filters dropped for it.
@@ -365,10 +366,10 @@ impl Engine {
             return Excess::default();
         };
         let weights = shape.weights(&terms.workload);
-        let options = self.options.load();
+        let ranges = self.planned_ranges();
         let held = version.tables().zip(weights).map(|((level, table), weight)| {
             let is_last = logical_level(version, level).1;
-            let held = held(budget, &options, is_last, table, weight);
+            let held = held(budget, &ranges, is_last, table, weight);
             let is_chosen = counts(level) && !shape.own.has(table);
             Held { bytes: if is_chosen { held_bytes(table) } else { 0 }, ..held }
         });
@@ -451,13 +452,12 @@ struct Terms {
 /// record its kind, so its rate is estimated from its bytes.
 fn held(
     budget: &FilterBudget,
-    options: &Options,
+    ranges: &PlannedRanges,
     is_last: bool,
     table: &TableFile,
     weight: f64,
 ) -> Held {
-    let of_ranges = options.range_bytes(table.filters.built_for.into(), is_last, table.keys);
-    let of_keys = table.built_bytes().saturating_sub(of_ranges);
+    let of_keys = table.built_bytes().saturating_sub(ranges.built_bytes(table, is_last));
     let bits = of_keys as f64 * 8.0 / table.keys.max(1) as f64;
     let kind = budget.kinds().first().copied().unwrap_or(FilterKind::Paired);
     let spec = FilterSpec::new(kind, bits.min(64.0));

@@ -169,6 +169,9 @@ pub enum DriftReason {
     Unfiltered,
     /// Its kind is not among those of the budget.
     OtherKind,
+    /// It has a range filter that the policy does not set, or lacks one that it sets: the policy was
+    /// changed since.
+    OtherRanges,
     /// It cannot be used: see [`FilterStats::unusable`](crate::FilterStats::unusable).
     Unusable,
     /// A byte was worth more elsewhere when the filter was built: it is smaller than it would be
@@ -186,6 +189,7 @@ impl fmt::Display for DriftReason {
             Self::Moved { from } => write!(f, "built when it lay in L{from}"),
             Self::Unfiltered => f.write_str("built without a filter"),
             Self::OtherKind => f.write_str("of another kind, built under another policy"),
+            Self::OtherRanges => f.write_str("with another range filter, under another policy"),
             Self::Unusable => f.write_str("cannot be used"),
             Self::WasDearer => f.write_str("bytes were scarcer when it was built"),
             Self::WasCheaper => f.write_str("bytes were less scarce when it was built"),
@@ -207,7 +211,7 @@ impl Engine {
             return None;
         }
         let own = self.own_filters(version);
-        let options = self.options.load();
+        let ranges = self.planned_ranges();
         let shape = TreeShape::of(version, self.outlook(version, own)).ok()?;
         let terms = self.terms(budget, &shape).ok()?;
         let weights = shape.weights(&terms.workload);
@@ -243,7 +247,10 @@ impl Engine {
             let price = terms.offer.of(table.number);
             let planned = terms.solver.choose_near(level, table.keys, weight, price);
             let is_last = level > 0 && level == shape.last;
-            let of_ranges = options.range_bytes(level, is_last, table.keys);
+            let of_ranges = RangeBytes {
+                built: ranges.built_bytes(table, is_last),
+                planned: ranges.bytes(level, is_last, table.keys),
+            };
             report.add(budget, (planned, of_ranges), (level, table, *facts), weight);
             let price = richer.offer.of(table.number);
             let larger = richer.solver.choose_near(level, table.keys, weight, price);
@@ -268,7 +275,7 @@ impl BudgetReport {
     fn add(
         &mut self,
         budget: &FilterBudget,
-        (planned, of_ranges): (FilterSpec, u64),
+        (planned, of_ranges): (FilterSpec, RangeBytes),
         (level, table, facts): (usize, &TableFile, FilterFacts),
         weight: f64,
     ) {
@@ -281,12 +288,13 @@ impl BudgetReport {
             keys: table.keys,
             built_bytes: table.built_bytes(),
             planned,
-            planned_bytes: bytes(planned, table.keys) + of_ranges,
+            planned_bytes: bytes(planned, table.keys) + of_ranges.planned,
             is_dropped,
             wasted_reads: weight * (built_rate - planned_rate),
             reason: DriftReason::AsPlanned,
         };
-        let drift = TableDrift { reason: reason(budget, table, facts, &drift), ..drift };
+        let reason = reason(budget, table, facts, &drift, of_ranges);
+        let drift = TableDrift { reason, ..drift };
         self.space.count(table);
         self.value.expected_wasted_reads += weight * built_rate;
         self.value.planned_wasted_reads += weight * planned_rate;
@@ -315,26 +323,39 @@ fn planned_rate(planned: FilterSpec, table: &TableFile) -> f64 {
     if table.keys == 0 { 1.0 } else { rate(planned, table.keys) }
 }
 
-/// Why a table has its current filter.
+/// The bytes of a table's range filter, and those that the policy gives it.
+#[derive(Debug, Clone, Copy)]
+struct RangeBytes {
+    built: u64,
+    planned: u64,
+}
+
+/// Why a table has its current filters.
 fn reason(
     budget: &FilterBudget,
     table: &TableFile,
     facts: FilterFacts,
     drift: &TableDrift,
+    of_ranges: RangeBytes,
 ) -> DriftReason {
-    let off = drift.built_bytes.abs_diff(drift.planned_bytes);
-    let is_queried = table.keeping() == Keeping::Held && drift.built_bytes > 0;
-    let is_of_kind =
-        budget.kinds().iter().any(|kind| facts.kind == *kind) || drift.built_bytes == 0;
+    // Range filters are not chosen by the budget: only their presence is compared.
+    let built = drift.built_bytes.saturating_sub(of_ranges.built);
+    let planned = drift.planned_bytes - of_ranges.planned;
+    let off = built.abs_diff(planned);
+    let is_queried = table.keeping() == Keeping::Held && built > 0;
+    let is_of_kind = budget.kinds().iter().any(|kind| facts.kind == *kind) || built == 0;
     if is_queried && facts.kind == FilterKind::None {
         DriftReason::Unusable
     } else if is_queried && !is_of_kind {
         DriftReason::OtherKind
-    } else if off <= SLACK_BYTES || off as f64 <= SLACK * drift.planned_bytes as f64 {
-        DriftReason::AsPlanned
+    } else if off <= SLACK_BYTES || off as f64 <= SLACK * planned as f64 {
+        match (of_ranges.built > 0) == (of_ranges.planned > 0) {
+            true => DriftReason::AsPlanned,
+            false => DriftReason::OtherRanges,
+        }
     } else if drift.built_bytes == 0 {
         DriftReason::Unfiltered
-    } else if drift.built_bytes < drift.planned_bytes {
+    } else if built < planned {
         DriftReason::WasDearer
     } else if usize::from(table.filters.built_for) < drift.level {
         DriftReason::Moved { from: usize::from(table.filters.built_for) }

@@ -20,9 +20,9 @@ use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 
 use super::own::OwnFilters;
+use super::ranges::PlannedRanges;
 use crate::levels::LEVELS;
 use crate::live_keys::{KeyCount, LiveKeys};
-use crate::options::Options;
 use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
@@ -170,11 +170,11 @@ impl TreeShape {
         &self.tree
     }
 
-    /// Bytes of the filters for ranges that `options` give its tables, expected ones included.
-    pub(super) fn range_bytes(&self, options: &Options) -> u64 {
+    /// Bytes of the range filters that the policy gives its tables, expected ones included.
+    pub(super) fn range_bytes(&self, ranges: &PlannedRanges) -> u64 {
         let of_table = |(level, table): (usize, &Table)| {
             let is_last = level > 0 && level == self.last;
-            options.range_bytes(level, is_last, table.keys).saturating_mul(table.alike)
+            ranges.bytes(level, is_last, table.keys).saturating_mul(table.alike)
         };
         self.tree.tables().map(of_table).sum()
     }

@@ -4,6 +4,7 @@ mod drift;
 mod keyspaces;
 mod limit;
 mod optimum;
+mod ranges;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -460,8 +460,11 @@ impl TableCache {
         if self.read_mode.verifies_once() {
             table = table.verifying_once();
         }
-        if let Some(number) = file.filters.sidecar.filter(|_| file.keeping() == Keeping::Held) {
-            self.open_sidecar(&mut table, file, number)?;
+        if file.keeping() == Keeping::Held {
+            if let Some(number) = file.filters.sidecar {
+                self.open_sidecar(&mut table, file, number)?;
+            }
+            file.note_range_bytes(table.filters().range_bytes());
         }
         Ok(table)
     }
@@ -515,6 +518,7 @@ impl TableCache {
 
     /// Counts the table's own filters, instead of the sidecar's, for `file`.
     fn lose_sidecar(&self, file: &TableFile, table: &Table) {
+        file.note_range_bytes(table.filters().range_bytes());
         if file.lose_sidecar(table.footer().filter_bytes) {
             self.losses.fetch_add(1, Ordering::AcqRel);
         }

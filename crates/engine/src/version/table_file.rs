@@ -108,6 +108,8 @@ pub(crate) struct TableFile {
     /// Stored bytes of the table's own filters if these are the fallback for an unusable sidecar;
     /// otherwise [`NOTHING_LOST`].
     fallback_bytes: AtomicU64,
+    /// Stored bytes of the range filter among the filters in use, [`UNKNOWN`] until it is opened.
+    range_bytes: AtomicU64,
     /// Estimated bytes of its entries that range tombstones delete, or that have expired.
     deleted_bytes: AtomicU64,
     /// The newest of these tombstones, and the newest of all when it was estimated.
@@ -131,6 +133,9 @@ pub(crate) struct TableFile {
 
 /// No fallback: more bytes than the filters of any table take.
 const NOTHING_LOST: u64 = u64::MAX;
+
+/// Stored bytes that are not known yet.
+const UNKNOWN: u64 = u64::MAX;
 
 /// A file to be queued for deletion when its last owner is dropped. The path and the deletion queue
 /// are set once the manifest has durably dropped the file.
@@ -176,6 +181,7 @@ impl TableFile {
             used: AtomicBool::new(false),
             keeping: AtomicUsize::new(Keeping::Held as usize),
             fallback_bytes: AtomicU64::new(NOTHING_LOST),
+            range_bytes: AtomicU64::new(UNKNOWN),
             deleted_bytes: AtomicU64::new(0),
             deleted_by: AtomicU64::new(0),
             estimated_at: AtomicU64::new(0),
@@ -228,6 +234,16 @@ impl TableFile {
             NOTHING_LOST => self.meta.filters.bytes,
             own => own,
         }
+    }
+
+    /// Stored bytes of the range filter among these filters, once the table was opened with them.
+    pub(crate) fn range_bytes(&self) -> Option<u64> {
+        Some(self.range_bytes.load(Ordering::Acquire)).filter(|bytes| *bytes != UNKNOWN)
+    }
+
+    /// Records the bytes of that range filter.
+    pub(super) fn note_range_bytes(&self, bytes: u64) {
+        self.range_bytes.store(bytes, Ordering::Release);
     }
 
     /// Records that its sidecar is unusable, and that `own` bytes of the table's own filters are

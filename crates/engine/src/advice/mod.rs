@@ -182,7 +182,8 @@ pub struct FilterAdvice {
     pub now: FilterFigures,
     /// The expected effect of the recommended filters.
     pub advised: FilterFigures,
-    /// Filters for ranges, if enough scans of ranges found nothing.
+    /// Range filters, if enough scans of ranges found nothing, and enough lookups were counted to
+    /// know what a byte is worth in the filters of keys.
     pub ranges: Option<RangeAdvice>,
     /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), if the filters
     /// should change. A budget stays a budget, of the requested bytes: the tables get its current
@@ -207,19 +208,23 @@ pub struct RangeAdvice {
     /// Bytes of the recommended ones: those in which a byte saves as many reads as the last one in
     /// the filters of keys.
     pub bytes: u64,
+    /// The levels that get none because it is not known what one would deny there: their keys could
+    /// not be read, for this reason.
+    pub unknown: Vec<(usize, String)>,
     /// The present policy with the recommended filters for ranges.
     pub policy: FilterPolicy,
 }
 
 impl fmt::Display for RangeAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { empty_scans, blocks, share, bytes_now, bytes, policy } = self;
+        let Self { empty_scans, blocks, share, bytes_now, bytes, unknown, policy } = self;
         write!(
             f,
             "ranges: {empty_scans} scans found nothing, and read {blocks:.2} blocks each without "
         )?;
         write!(f, "filters for ranges; ")?;
         match bytes {
+            0 if !unknown.is_empty() => write!(f, "none is advised"),
             0 => write!(f, "a byte saves more reads in the filters of keys than it would there"),
             _ => write!(
                 f,
@@ -228,7 +233,14 @@ impl fmt::Display for RangeAdvice {
                 words::amount(*bytes),
                 words::amount(*bytes_now)
             ),
+        }?;
+        for (level, why) in unknown {
+            write!(
+                f,
+                "; L{level} gets none, as its keys could not be read: verify the store ({why})"
+            )?;
         }
+        Ok(())
     }
 }
 

@@ -72,8 +72,9 @@ pub(super) struct SeenLevel {
     empty_blocks: u64,
     /// The answers of its filters for ranges.
     ranges: FilterTotals,
-    /// The rate that one of [`TRIAL_BITS`] would state of its largest table, if it has none.
-    trial: Option<f64>,
+    /// The rate that one of [`TRIAL_BITS`] would state of its largest table, if it has none, or why
+    /// that is not known.
+    trial: Option<Result<f64, String>>,
 }
 
 /// A table with its filter.
@@ -206,8 +207,14 @@ impl SeenLevel {
         RangeDemand { level: self.level, keys: self.keys(), blocks, crowded: self.crowded() }
     }
 
-    /// The share of these blocks that filters for ranges let pass, whatever their size: by what
-    /// the present ones have let pass, by what they state, or by a trial.
+    /// The level and the reason, if the trial of a range filter has failed.
+    pub(super) fn failed_trial(&self) -> Option<(usize, String)> {
+        let why = self.trial.as_ref()?.as_ref().err()?;
+        Some((self.level, why.clone()))
+    }
+
+    /// The share of these blocks that range filters let pass, whatever their size: by what the
+    /// present ones have let pass, by what they state, or by a trial. All, if that has failed.
     fn crowded(&self) -> f64 {
         let filtered = || self.tables.iter().filter(|table| table.ranges.keys > 0);
         let keys: u64 = filtered().map(|table| table.ranges.keys).sum();
@@ -217,7 +224,11 @@ impl SeenLevel {
             sum / keys as f64
         };
         if keys == 0 {
-            return self.trial.map_or(0.0, |rate| RangeDemand::crowded_at(rate, trial_spec()));
+            return match self.trial {
+                None => 0.0,
+                Some(Ok(rate)) => RangeDemand::crowded_at(rate, trial_spec()),
+                Some(Err(_)) => 1.0,
+            };
         }
         let FilterTotals { negatives, false_positives, .. } = self.ranges;
         let empty = negatives + false_positives;
@@ -235,9 +246,10 @@ impl SeenLevel {
         if self.range_bytes() > 0 || self.empty_blocks == 0 {
             return;
         }
-        let largest = run.iter().max_by_key(|file| file.keys);
-        let reader = largest.and_then(|file| engine.files.tables.reader(file).ok());
-        self.trial = reader.and_then(|table| table.range_rate(trial_spec()).ok());
+        let Some(largest) = run.iter().max_by_key(|file| file.keys) else { return };
+        let reader = engine.files.tables.reader(largest);
+        let rate = reader.and_then(|table| Ok(table.range_rate(trial_spec())?));
+        self.trial = Some(rate.map_err(|error| error.to_string()));
     }
 
     /// Tables that one of the `passing` lookups, which find nothing here, reaches.

@@ -60,11 +60,8 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     if seen.levels.is_empty() {
         advice.verdict = AdviceVerdict::NoTables;
     } else if seen.lookups < LOOKUPS_FOR_ADVICE {
+        // Nor is the worth of a byte in the filters of keys known, at which range filters are sized.
         advice.verdict = AdviceVerdict::TooFewLookups;
-        if seen.empty_scans >= SCANS_FOR_ADVICE {
-            // The worth of a byte in the filters of keys is not known.
-            advice.ranges = Some(ranges(seen, least_price(budget_bytes)?));
-        }
     } else {
         let flows = seen.flows(misses, &options.read_costs);
         let by_level = by_level(seen, &flows)?;
@@ -121,9 +118,7 @@ fn least_price(budget: u64) -> Result<Price, TuningError> {
 
 /// The filters for ranges that are worth their bytes at this price.
 fn ranges(seen: &Seen, price: Price) -> RangeAdvice {
-    let levels = seen.levels.iter();
-    // Without lookups, as if there were one for each scan.
-    let lookups = if seen.lookups < LOOKUPS_FOR_ADVICE { seen.empty_scans } else { seen.lookups };
+    let (levels, lookups) = (seen.levels.iter(), seen.lookups);
     let demands: Vec<_> = levels.clone().map(|level| level.range_demand(lookups)).collect();
     let plan = RangePlan::at(&demands, price);
     let all: f64 = demands.iter().map(|demand| demand.blocks).sum();
@@ -133,8 +128,9 @@ fn ranges(seen: &Seen, price: Price) -> RangeAdvice {
         empty_scans: seen.empty_scans,
         blocks: all * lookups as f64 / seen.empty_scans.max(1) as f64,
         share: if all > 0.0 { plan.wasted_reads / all } else { 1.0 },
-        bytes_now: levels.map(SeenLevel::range_bytes).sum(),
+        bytes_now: levels.clone().map(SeenLevel::range_bytes).sum(),
         bytes: plan.bytes,
+        unknown: levels.filter_map(SeenLevel::failed_trial).collect(),
         policy: seen.policy.clone().with_ranges(rules, last),
     }
 }

@@ -23,7 +23,7 @@ impl FilterAdvice {
             }
             AdviceVerdict::TooFewLookups => format!(
                 "no advice: {} lookups came to tables since the counters were reset, and it takes \
-                 {LOOKUPS_FOR_ADVICE} to know where they go",
+                 {LOOKUPS_FOR_ADVICE} to know where they go, and what a byte of filters is worth",
                 self.lookups
             ),
             AdviceVerdict::Keep => format!(

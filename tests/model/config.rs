@@ -128,7 +128,7 @@ fn budget(rng: &Rng) -> Option<FilterPolicy> {
     aside.once_in(4).then(|| aside.pick(&ALL).clone())
 }
 
-/// Filters for ranges on some levels, half of the time; drawn from a copy of the random stream, as
+/// Range filters on some levels, half of the time; drawn from a copy of the random stream, as
 /// a budget is.
 fn with_ranges(rng: &Rng, policy: FilterPolicy) -> FilterPolicy {
     let mut aside = rng.clone();

@@ -27,7 +27,7 @@
 //! * [`keyspaces`]: several keyspaces, against a map for each.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
-//! * [`range_filters`]: the benefit of filters for ranges, against theory.
+//! * [`range_filters`]: the benefit of range filters, against theory.
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
 //! * [`cuts`]: partitioned filters, against theory and against the limit on pinned bytes.
 //! * [`cut_stores`]: partitioned filters of keys and prefixes, some partitions lost.

@@ -1,11 +1,13 @@
-//! Filters for ranges: the blocks that empty scans read with and without them, and their rate
+//! Range filters: the blocks that empty scans read with and without them, and their rate
 //! against theory. That they never hide an entry is what the sequences of the other modules test,
 //! half of which have them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use trommel::{Db, FilterPolicy, Options};
+use trommel::vfs::Vfs;
+use trommel::{AdviceVerdict, Db, FilterPolicy, KeyspaceOptions, Merge, Options};
 use trommel_sim::MemoryVfs;
 
 use crate::rng::Rng;
@@ -116,7 +118,7 @@ fn the_report_has_the_rate_of_theory() {
         assert!(level.counts.negatives > 40_000 && level.counts.true_positives == 0, "{report}");
         let (measured, expected) = (level.rates.measured.unwrap(), level.rates.expected.unwrap());
         assert!((measured / expected - 1.0).abs() < 0.05, "{measured} and {expected}: {report}");
-        assert!(report.to_string().contains("filters for ranges of keys"), "{report}");
+        assert!(report.to_string().contains("range filters"), "{report}");
         assert_eq!(db.stats().scans.blocks_skipped, level.counts.negatives);
         let bytes: u64 = report.levels.iter().map(|level| level.filter_bytes).sum();
         assert_eq!(report.filter_bytes, bytes + level.filter_bytes);
@@ -137,7 +139,7 @@ fn a_range_with_keys_counts_as_true() {
     assert!(level.counts.true_positives > 5_000, "{level:?}");
 }
 
-/// Filters for ranges are added to tables that have none, and taken off again, by rebuilding.
+/// Range filters are added to tables that have none, and taken off again, by rebuilding.
 #[test]
 fn a_rebuild_adds_and_removes_filters_for_ranges() {
     let (db, numbers) = store("paired:12", digits);
@@ -155,7 +157,7 @@ fn a_rebuild_adds_and_removes_filters_for_ranges() {
     assert_eq!(scan_empty(&db, &numbers, digits, 1_000), without);
 }
 
-/// A budget pays for filters for ranges first, and the filters of keys share the rest.
+/// A budget pays for range filters first, and the filters of keys share the rest.
 #[test]
 fn a_budget_counts_filters_for_ranges() {
     let options = Options::default()
@@ -184,16 +186,21 @@ fn a_budget_counts_filters_for_ranges() {
     assert_eq!(db.filter_report().budget.unwrap().space.dropped_tables, 0);
 }
 
-/// The advice says what filters for ranges would save, and in its policy keeps those there are.
+/// Looks up so many keys, nearly all of which are missing.
+fn get_missing(db: &Db, shape: Shape, gets: u64) {
+    let mut rng = Rng::new(41);
+    for _ in 0..gets {
+        db.get(shape(rng.u64() % NUMBERS)).unwrap();
+    }
+}
+
+/// The advice says what range filters would save, and in its policy keeps those there are.
 #[test]
 fn the_advice_weighs_ranges_against_keys() {
     let advice = |filters: &str, gets: u64| {
         let (db, numbers) = store(filters, digits);
         scan_empty(&db, &numbers, digits, 1_000);
-        let mut rng = Rng::new(41);
-        for _ in 0..gets {
-            db.get(digits(rng.u64() % NUMBERS)).unwrap();
-        }
+        get_missing(&db, digits, gets);
         db.filter_advice().unwrap()
     };
     let without = advice("paired:12", 20_000);
@@ -209,6 +216,58 @@ fn the_advice_weighs_ranges_against_keys() {
     let rarely = advice("paired:6", 2_000_000);
     let ranges = rarely.ranges.as_ref().unwrap();
     assert_eq!(ranges.bytes, 0, "{rarely}");
+    // Regression: without lookups, whose worth is not known, the most bits were advised.
+    for lookups in [0, 9_000] {
+        let unknown = advice("paired:12", lookups);
+        assert_eq!(unknown.verdict, AdviceVerdict::TooFewLookups);
+        assert!(unknown.ranges.is_none(), "{unknown}");
+        assert!(unknown.to_string().contains("what a byte of filters is worth"), "{unknown}");
+    }
+}
+
+/// Regression: a level whose keys could not be read for a trial counted as one whose keys do not
+/// crowd, and got the advised filter.
+#[test]
+fn a_failed_trial_advises_nothing() {
+    let vfs = MemoryVfs::new();
+    let options = Options::default()
+        .vfs(Arc::new(vfs.clone()))
+        .background_threads(0)
+        .compression(trommel::Compression::None)
+        .filters("paired:12".parse().unwrap());
+    let db = Db::open("/store", options.clone()).unwrap();
+    (0..2_000).for_each(|n| _ = db.put(digits(n * 1_000_000), [7; 60]).unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let dir = Path::new("/store");
+    let names = vfs.list(dir).unwrap().into_iter().map(|entry| entry.name);
+    let table =
+        names.map(|name| dir.join(name)).find(|path| path.extension().is_some_and(|e| e == "sst"));
+    let table = table.unwrap();
+    for is_damaged in [false, true] {
+        if is_damaged {
+            // Of the blocks that are not read by the scans below.
+            let mut bytes = vfs.read(&table, u64::MAX).unwrap();
+            let half = bytes.len() / 2;
+            bytes[half..half + 20_000].iter_mut().for_each(|byte| *byte ^= 0x55);
+            vfs.remove(&table).unwrap();
+            vfs.create(&table).unwrap().append(&bytes).unwrap();
+        }
+        let db = Db::open("/store", options.clone()).unwrap();
+        for n in 0..12_000 {
+            let from = n % 400 * 1_000_000 + 10 + n;
+            assert!(db.range(digits(from)..digits(from + 5)).next().is_none());
+            db.get(digits(from)).unwrap();
+        }
+        let advice = db.filter_advice().unwrap();
+        let ranges = advice.ranges.as_ref().unwrap();
+        assert_eq!(
+            (ranges.bytes == 0, ranges.unknown.len()),
+            (is_damaged, usize::from(is_damaged))
+        );
+        assert_eq!(ranges.to_string().contains("verify the store"), is_damaged, "{ranges}");
+        db.close().unwrap();
+    }
 }
 
 /// Keys that differ only far behind the first bytes in which those of a block do.
@@ -217,7 +276,7 @@ fn crowded(number: u64) -> Vec<u8> {
     format!("{directory:03}/a-directory-with-a-long-name/{file:07}").into_bytes()
 }
 
-/// Where filters for ranges would let most blocks pass, the stated rate says so, and the advice is
+/// Where range filters would let most blocks pass, the stated rate says so, and the advice is
 /// to have none, before one was built and after.
 #[test]
 fn crowded_keys_get_no_filter_for_ranges() {
@@ -225,6 +284,7 @@ fn crowded_keys_get_no_filter_for_ranges() {
         let (db, numbers) = store(filters, crowded);
         let blocks = scan_empty(&db, &numbers, crowded, 1_000);
         assert!(blocks > 20_000, "{blocks} blocks");
+        get_missing(&db, crowded, 20_000);
         let advice = db.filter_advice().unwrap();
         let ranges = advice.ranges.as_ref().unwrap();
         assert!(ranges.bytes == 0 && ranges.share == 1.0, "{advice}");
@@ -291,6 +351,74 @@ fn a_cursor_turns_at_the_ends_of_its_range() {
             }
         }
     }
+}
+
+/// A cursor over merge operands in a keyspace, whose keys begin with its header, is turned around
+/// within its range, at its ends and off them; some runs hold nothing of the range.
+#[test]
+fn a_cursor_over_operands_in_a_keyspace_turns() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .compaction(|c| c.auto_compaction(false))
+        .filters("none,ranges=infix:10".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let append = Merge::associative("append", |_, so_far, next| Ok([so_far, next].concat()));
+    let keyspace = db.keyspace("a", KeyspaceOptions::new().merge_operator(append)).unwrap();
+    let (mut rng, mut model) = (Rng::new(37), BTreeMap::<Vec<u8>, Vec<u8>>::new());
+    for run in 0..6_u8 {
+        for _ in 0..2_000 {
+            let key = digits(rng.u64() % 6_000 * 1_000_000);
+            keyspace.merge(&key, [b'0' + run]).unwrap();
+            model.entry(key).or_default().push(b'0' + run);
+        }
+        db.flush().unwrap();
+    }
+    let all: Vec<(Vec<u8>, Vec<u8>)> = model.into_iter().collect();
+    for _ in 0..400 {
+        let (at, count) = (rng.below(all.len() - 10), rng.within(1, 6));
+        let held = &all[at..at + count];
+        let range = held[0].0.clone()..all[at + count].0.clone();
+        let mut cursor = keyspace.cursor_in(range).unwrap();
+        // One entry off either end, from which a cursor is turned by a movement to that end.
+        let mut here = rng.within(1, count);
+        cursor.seek(&held[here - 1].0).unwrap();
+        for _ in 0..30 {
+            let entry = cursor.entry().map(|(key, value)| (key.to_vec(), value.to_vec()));
+            assert_eq!(entry.as_ref(), here.checked_sub(1).and_then(|here| held.get(here)));
+            here = match here {
+                0 => cursor.seek_to_first().map(|()| 1),
+                _ if here > count => cursor.seek_to_last().map(|()| count),
+                _ if rng.once_in(2) => cursor.next().map(|()| here + 1),
+                _ => cursor.prev().map(|()| here - 1),
+            }
+            .unwrap();
+        }
+    }
+    assert!(db.stats().scans.blocks_skipped > 1_000, "{}", db.stats().scans.blocks_skipped);
+}
+
+/// Regression: a block with newer versions of the first key of a scan at an older snapshot counted
+/// as a false positive.
+#[test]
+fn versions_hidden_from_a_snapshot_are_no_false_positives() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .filters("none,ranges=infix:10".parse().unwrap());
+    let db = Db::open("/store", options).unwrap();
+    let before = db.snapshot();
+    let mut rng = Rng::new(43);
+    let numbers: BTreeSet<u64> = (0..4_000).map(|_| rng.u64() % NUMBERS).collect();
+    numbers.iter().for_each(|number| _ = db.put(digits(*number), [7; 60]).unwrap());
+    db.flush().unwrap();
+    for number in &numbers {
+        let range = || digits(*number)..digits(number + 1);
+        assert_eq!((before.range(range()).count(), db.range(range()).count()), (0, 1));
+    }
+    let level = &db.filter_report().ranges[0];
+    assert!(level.counts.true_positives >= 2 * numbers.len() as u64, "{level:?}");
+    assert!(level.counts.false_positives < 50, "{level:?}");
 }
 
 /// A table whose index has several leaves has a filter for each, which knows where its leaf begins.

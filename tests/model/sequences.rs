@@ -103,6 +103,7 @@ fn play(share: usize) {
     let (home, sequences) = SHARES[share];
     let all = runner::run_all::<World>(&home.name(), share as u64, home, cases(sequences));
     assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
+    assert!(all.blocks_skipped > 0, "range filters had no say: {all:?}");
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
 }
 

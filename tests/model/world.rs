@@ -73,6 +73,8 @@ pub(crate) struct Work {
     pub(crate) deepest: usize,
     /// Tables that scans skipped, by the counters that were not reset.
     pub(crate) passed_over: u64,
+    /// Data blocks that scans skipped, by range filters.
+    pub(crate) blocks_skipped: u64,
     /// Number of comparisons of the filters in memory with their budget.
     pub(crate) budget_checks: u64,
     /// Tables whose filters were rebuilt.
@@ -90,6 +92,7 @@ impl Work {
         self.power_cuts += other.power_cuts;
         self.deepest = self.deepest.max(other.deepest);
         self.passed_over += other.passed_over;
+        self.blocks_skipped += other.blocks_skipped;
         self.budget_checks += other.budget_checks;
         self.rebuilt += other.rebuilt;
     }
@@ -100,6 +103,7 @@ impl Work {
         self.compactions += stats.background.compactions.count;
         self.moves += stats.background.compactions.trivial_moves;
         self.passed_over += stats.prefixes.useful;
+        self.blocks_skipped += stats.scans.blocks_skipped;
         self.rebuilt += stats.background.filter_rebuilds.tables;
         let deepest = stats.levels.last().map_or(0, |level| level.level);
         self.deepest = self.deepest.max(deepest);
@@ -115,6 +119,7 @@ impl Work {
         counters.add("power_cuts", self.power_cuts);
         counters.add("levels", self.deepest as u64);
         counters.add("tables_passed_over", self.passed_over);
+        counters.add("blocks_skipped", self.blocks_skipped);
         counters.add("budget_checks", self.budget_checks);
         counters.add("filters_rebuilt", self.rebuilt);
     }

@@ -123,6 +123,7 @@ fn play(share: usize) {
     let crashes = home.files == Files::Simulated;
     assert!((all.kills > 0) == crashes && (all.power_cuts > 0) == crashes, "{all:?}");
     assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
+    assert!(all.blocks_skipped > 0, "range filters had no say: {all:?}");
 }
 
 #[test]

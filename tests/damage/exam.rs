@@ -190,7 +190,7 @@ impl Answers {
             Ok(values) => gets.extend(keys.iter().cloned().zip(values)),
             Err(error) => errors.push(error),
         }
-        // Scans of single keys, which query filters for ranges.
+        // Scans of single keys, which query range filters.
         for (nth, key) in keys.iter().enumerate().filter(|(nth, _)| nth % 3 > 0) {
             let mut range = db.range(key..=key);
             match if nth % 3 == 1 { range.next() } else { range.next_back() } {

@@ -1,4 +1,4 @@
-//! Measures filters for ranges: the blocks that scans of empty ranges read with them, for keys and
+//! Measures range filters: the blocks that scans of empty ranges read with them, for keys and
 //! queries of several kinds, and the time of scans whose blocks come from the device.
 //!
 //! ```sh
@@ -28,7 +28,7 @@ const RUN_KEYS: usize = 60_000;
 const NUMBERS: u64 = 1_000_000_000_000;
 /// Ranges scanned for each figure.
 const SCANS: usize = 20_000;
-/// The first has no filter for ranges.
+/// The first has no range filter.
 const FILTERS: [&str; 6] = ["none", "infix:4", "infix:6", "infix:8", "infix:10", "infix:14"];
 
 /// A pseudo-random number for each `n` (the finaliser of SplitMix64).

@@ -9,9 +9,9 @@
 //!    L2      1      60000  blocked   10.00   10.01       73.3      299995      296959      3036          0    0.01012    0.009768 - 0.01048   0.009660
 //! filters take 97.4 KiB; a missing key is expected to waste 0.01104 reads
 //!
-//! L0: of 299180 lookups of missing keys 22 read a block in vain: 0.007%, and 0.005% by theory
-//! L1: of 299985 lookups of missing keys 427 read a block in vain: 0.142%, and 0.133% by theory
-//! L2: of 299995 lookups of missing keys 3036 read a block in vain: 1.012%, and 0.966% by theory
+//! L0: of 299180 lookups of missing keys 22 wasted a read: 0.007%, and 0.005% by theory
+//! L1: of 299985 lookups of missing keys 427 wasted a read: 0.142%, and 0.133% by theory
+//! L2: of 299995 lookups of missing keys 3036 wasted a read: 1.012%, and 0.966% by theory
 //! 3485 reads of 900000 were left (944 of them of files)
 //! ```
 //!
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             continue;
         };
         println!(
-            "L{}: of {} lookups of missing keys {} read a block in vain: {:.3}%, and {:.3}% by theory",
+            "L{}: of {} lookups of missing keys {} wasted a read: {:.3}%, and {:.3}% by theory",
             level.level,
             level.counts.probes,
             level.counts.false_positives,

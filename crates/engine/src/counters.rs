@@ -213,7 +213,7 @@ impl Shard {
         &self.prefixes[level][kind_index(kind)]
     }
 
-    /// The counters of filters for ranges in scans.
+    /// The counters of range filters in scans.
     #[inline]
     pub(crate) fn ranges(&self, level: usize) -> &FilterCell {
         &self.ranges[level]

@@ -101,7 +101,7 @@ impl FamilyList {
         self.counter("scan_block_reads", "Data blocks read by scans.", scans.block_reads);
         let help = "Data blocks that scans found in the cache.";
         self.counter("scan_block_cache_hits", help, scans.cache_hits);
-        let help = "Data blocks that scans skipped, as filters for ranges denied them.";
+        let help = "Data blocks that scans skipped, as range filters denied them.";
         self.counter("scan_blocks_skipped", help, scans.blocks_skipped);
         let help = "Tombstones and hidden versions that scans stepped over.";
         self.counter("scan_entries_skipped", help, scans.entries_skipped);

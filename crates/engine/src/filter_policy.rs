@@ -83,11 +83,11 @@ impl fmt::Display for Levels {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterPolicy {
     choice: PolicyForm,
-    /// The rules for filters for ranges.
+    /// The rules for range filters.
     ranges: Vec<RangeRule>,
 }
 
-/// A rule for filters for ranges on some levels.
+/// A rule for range filters on some levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RangeRule {
     levels: Levels,
@@ -113,7 +113,7 @@ impl FilterPolicy {
         Self::of(PolicyForm::Rules(vec![LevelRule { levels: Levels::All, spec }]))
     }
 
-    /// A policy without filters for ranges.
+    /// A policy without range filters.
     fn of(choice: PolicyForm) -> Self {
         Self { choice, ranges: Vec::new() }
     }
@@ -127,7 +127,7 @@ impl FilterPolicy {
         named.map_or(FilterSpec::NONE, |rule| rule.spec)
     }
 
-    /// The filter for ranges of a table built for `level`, as [`for_level`](Self::for_level):
+    /// The range filter of a table built for `level`, as [`for_level`](Self::for_level):
     /// [`RangeSpec::NONE`] unless the policy has one.
     ///
     /// ```
@@ -141,7 +141,7 @@ impl FilterPolicy {
         named.map_or(RangeSpec::NONE, |rule| rule.spec)
     }
 
-    /// The same policy, with these filters for ranges, from the top, and no others. Levels below
+    /// The same policy, with these range filters, from the top, and no others. Levels below
     /// `last`, which do not exist yet, get its filter.
     pub(crate) fn with_ranges(
         self,
@@ -156,12 +156,12 @@ impl FilterPolicy {
         Self { ranges, ..self }
     }
 
-    /// The same policy, with the filters for ranges of `other`.
+    /// The same policy, with the range filters of `other`.
     pub(crate) fn with_ranges_of(self, other: &Self) -> Self {
         Self { ranges: other.ranges.clone(), ..self }
     }
 
-    /// Whether it has a filter for ranges on any level.
+    /// Whether it has a range filter on any level.
     pub(crate) fn has_ranges(&self) -> bool {
         self.ranges.iter().any(|rule| rule.spec != RangeSpec::NONE)
     }

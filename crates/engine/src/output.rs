@@ -34,7 +34,7 @@ struct Open {
     options: Arc<Options>,
     /// The filter of whole keys, as configured; none if a user's policy decides.
     spec: FilterSpec,
-    /// The filter for ranges.
+    /// The range filter.
     ranges: RangeSpec,
     /// Memory of its filters and index.
     memory: Construction,

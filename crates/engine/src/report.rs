@@ -97,7 +97,7 @@ pub struct FilterReport {
     /// begins in the middle of its range this is unknown, and only tables that held part of the
     /// range count.
     pub prefixes: Vec<FilterLevel>,
-    /// Filters for ranges of keys, by level, if there are any. A probe is a query for a data block
+    /// Range filters, by level, if there are any. A probe is a query for a data block
     /// at an end of a scan's range, a negative a block that was skipped, and a false positive a
     /// block that was read and held nothing of the rest of the range.
     pub ranges: Vec<FilterLevel>,
@@ -285,7 +285,7 @@ impl HeldFilter {
 #[derive(Default)]
 struct Rows(BTreeMap<(usize, usize), Row>);
 
-/// The place of filters for ranges among the kinds of a level, which are in a report of their own.
+/// The place of range filters among the kinds of a level, which are in a report of their own.
 const OF_RANGES: usize = KINDS.len();
 
 impl Rows {
@@ -416,7 +416,7 @@ impl fmt::Display for FilterReport {
         }
         for (title, levels) in [
             ("filters of prefixes, queried by scans:", &self.prefixes),
-            ("filters for ranges of keys, queried by scans for blocks:", &self.ranges),
+            ("range filters, queried by scans for blocks:", &self.ranges),
         ] {
             if !levels.is_empty() {
                 writeln!(f, "{title}")?;

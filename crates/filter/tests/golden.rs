@@ -278,7 +278,7 @@ fn write_missing_golden_files() {
     }
 }
 
-/// The keys of the golden filter for ranges, in blocks of twenty.
+/// The keys of the golden range filter, in blocks of twenty.
 fn range_keys() -> Vec<Vec<u8>> {
     let mut word = 1_u64;
     let mut keys: Vec<Vec<u8>> = (0..600)
@@ -311,7 +311,7 @@ fn build_ranges() -> Vec<u8> {
     builder.finish()
 }
 
-/// The format of filters for ranges is frozen too, and its header is that of the format page.
+/// The format of range filters is frozen too, and its header is that of the format page.
 #[test]
 fn the_golden_filter_for_ranges_has_the_same_answers() {
     let bytes: &[u8] = include_bytes!("golden/infix.ranges");
@@ -338,7 +338,7 @@ fn the_golden_filter_for_ranges_has_the_same_answers() {
     assert_eq!(mistaken.count(), MISTAKEN_RANGES);
 }
 
-/// The empty ranges that the golden filter for ranges takes for ones with keys.
+/// The empty ranges that the golden range filter takes for ones with keys.
 const MISTAKEN_RANGES: usize = 36;
 
 #[test]

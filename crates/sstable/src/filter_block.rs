@@ -28,7 +28,7 @@ pub(crate) enum FilterBlock {
     Partitions(PartitionIndex),
     /// A user-defined filter.
     User(OpenUserFilter),
-    /// A filter for ranges of keys, of the data blocks of one leaf of the index.
+    /// A range filter, of the data blocks of one leaf of the index.
     Ranges(Box<RangeFilter>),
 }
 

@@ -306,7 +306,7 @@ impl Table {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
     }
 
-    /// If the table has a filter for ranges, lets `cursor`, which was not moved yet, skip blocks
+    /// If the table has a range filter, lets `cursor`, which was not moved yet, skip blocks
     /// that hold nothing of `range`: it yields all entries of the range, and an arbitrary part of
     /// the others. A search must begin in the range, and a movement to the first or last entry may
     /// be one to that of the range.

@@ -17,7 +17,7 @@ pub enum FilterLabel {
     BuiltIn(FilterKind),
     /// A filter of a user-defined policy.
     User,
-    /// A filter for ranges of keys.
+    /// A range filter.
     Ranges,
 }
 

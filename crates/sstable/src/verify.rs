@@ -291,7 +291,7 @@ impl<'a> Verifier<'a> {
         Ok(EntryRef { key, seqno, kind, value })
     }
 
-    /// Queries the filter for ranges for that of the last key only, in the block of `place`.
+    /// Queries the range filter for that of the last key only, in the block of `place`.
     fn check_range(&self, (tree, leaf, at): (&IndexTree, &Index, At)) -> Result<(), Fault> {
         let Some((filters, (key, _))) = self.filters.as_ref().zip(self.last.as_ref()) else {
             return Ok(());
@@ -299,7 +299,7 @@ impl<'a> Verifier<'a> {
         if filters.may_hold_at(tree, leaf, at, key) {
             return Ok(());
         }
-        Err(Fault::Damaged("the filter for ranges denies a key that the table holds"))
+        Err(Fault::Damaged("the range filter denies a key that the table holds"))
     }
 
     /// Queries the prefix filter for the prefix of the next key.

@@ -1,9 +1,9 @@
-//! Filters for ranges beside those of keys, at the same price of a byte.
+//! Range filters beside those of keys, at the same price of a byte.
 //!
 //! A scan of an empty range reads a block of each table that it reaches, unless a filter denies
 //! that the block holds anything of the range. Per key, `b` bits let the share
 //! [`infix_limit(b)`](trommel_filter::theory::infix_limit) of these blocks pass, and those in which
-//! keys crowd around the ranges, whose share must have been measured. A block that is read in vain
+//! keys crowd around the ranges, whose share must have been measured. A wasted read of a block
 //! costs what a lookup's wasted read costs, so a byte is worth as much in either filter: the best
 //! bits of a level are those of least `blocks * rate + price * bytes`, independently of the other
 //! levels, as for filters of keys ([`crate::price`]).
@@ -28,7 +28,7 @@ pub struct RangeDemand {
     pub level: usize,
     /// Distinct keys of its tables.
     pub keys: u64,
-    /// Blocks that scans read there in vain, for each lookup.
+    /// Blocks that scans read there although they hold nothing of the range, for each lookup.
     pub blocks: f64,
     /// The share of these that filters of any size let pass: see [`RangeDemand::crowded_at`].
     pub crowded: f64,
@@ -56,7 +56,7 @@ impl RangeDemand {
     }
 }
 
-/// A filter for ranges for each level.
+/// A range filter for each level.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct RangePlan {
@@ -64,7 +64,7 @@ pub struct RangePlan {
     pub levels: BTreeMap<usize, RangeSpec>,
     /// Bytes of the filters.
     pub bytes: u64,
-    /// Blocks that scans still read in vain, for each lookup.
+    /// The same with these filters, for each lookup.
     pub wasted_reads: f64,
 }
 

@@ -191,7 +191,7 @@ pub struct FilterAdvice {
     pub policy: Option<FilterPolicy>,
 }
 
-/// Whether filters for ranges of keys would pay, and what they would cost.
+/// Whether range filters would pay, and what they would cost.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RangeAdvice {
@@ -199,11 +199,11 @@ pub struct RangeAdvice {
     /// iterators (not of cursors), [`Db::range`](crate::Db::range) and
     /// [`Db::prefix`](crate::Db::prefix).
     pub empty_scans: u64,
-    /// Blocks that such a scan would read without filters for ranges.
+    /// Blocks that such a scan would read without range filters.
     pub blocks: f64,
     /// The share of these blocks that it would read with the recommended ones.
     pub share: f64,
-    /// Bytes of the present filters for ranges.
+    /// Bytes of the present range filters.
     pub bytes_now: u64,
     /// Bytes of the recommended ones: those in which a byte saves as many reads as the last one in
     /// the filters of keys.
@@ -211,7 +211,7 @@ pub struct RangeAdvice {
     /// The levels that get none because it is not known what one would deny there: their keys could
     /// not be read, for this reason.
     pub unknown: Vec<(usize, String)>,
-    /// The present policy with the recommended filters for ranges.
+    /// The present policy with the recommended range filters.
     pub policy: FilterPolicy,
 }
 
@@ -222,7 +222,7 @@ impl fmt::Display for RangeAdvice {
             f,
             "ranges: {empty_scans} scans found nothing, and read {blocks:.2} blocks each without "
         )?;
-        write!(f, "filters for ranges; ")?;
+        write!(f, "range filters; ")?;
         match bytes {
             0 if !unknown.is_empty() => write!(f, "none is advised"),
             0 => write!(f, "a byte saves more reads in the filters of keys than it would there"),

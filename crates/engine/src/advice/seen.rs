@@ -33,9 +33,9 @@ use crate::version::logical_level;
 
 /// Lookups of one sort that must have been counted for the count to be used.
 const ENOUGH: u64 = 1000;
-/// Empty scans that must have been counted before there is advice on filters for ranges.
+/// Empty scans that must have been counted before there is advice on range filters.
 pub(super) const SCANS_FOR_ADVICE: u64 = 1000;
-/// Bits per key of the filter for ranges that is tried.
+/// Bits per key of the range filter that is tried.
 const TRIAL_BITS: f64 = 8.0;
 
 fn trial_spec() -> RangeSpec {
@@ -70,7 +70,7 @@ pub(super) struct SeenLevel {
     hits: u64,
     /// Blocks that held nothing of a scan's range, read or skipped.
     empty_blocks: u64,
-    /// The answers of its filters for ranges.
+    /// The answers of its range filters.
     ranges: FilterTotals,
     /// The rate that one of [`TRIAL_BITS`] would state of its largest table, if it has none, or why
     /// that is not known.
@@ -87,7 +87,7 @@ pub(super) struct SeenTable {
     /// like existing ones.
     reach: f64,
     facts: FilterFacts,
-    /// Its filter for ranges.
+    /// Its range filter.
     ranges: FilterFacts,
 }
 
@@ -196,7 +196,7 @@ impl SeenLevel {
         self.tables.iter().map(SeenTable::filter_bytes).sum()
     }
 
-    /// Bytes of its filters for ranges.
+    /// Bytes of its range filters.
     pub(super) fn range_bytes(&self) -> u64 {
         self.tables.iter().map(|table| table.ranges.bytes).sum()
     }
@@ -240,8 +240,8 @@ impl SeenLevel {
         RangeDemand::crowded_at(rate, spec)
     }
 
-    /// Tries a filter for ranges on the largest table of `run`, if it has none and scans have read
-    /// blocks there in vain.
+    /// Tries a range filter on the largest table of `run`, if it has none and scans have read
+    /// blocks there that held nothing of their range.
     fn try_ranges(&mut self, engine: &Engine, run: &[Arc<TableFile>]) {
         if self.range_bytes() > 0 || self.empty_blocks == 0 {
             return;

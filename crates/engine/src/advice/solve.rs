@@ -60,12 +60,12 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     if seen.levels.is_empty() {
         advice.verdict = AdviceVerdict::NoTables;
     } else if seen.lookups < LOOKUPS_FOR_ADVICE {
-        // Nor is the worth of a byte in the filters of keys known, at which range filters are sized.
+        // Nor is the worth of a byte in filters of keys known, at which range filters are sized.
         advice.verdict = AdviceVerdict::TooFewLookups;
     } else {
         let flows = seen.flows(misses, &options.read_costs);
         let by_level = by_level(seen, &flows)?;
-        // A budget pays for filters for ranges first.
+        // A budget pays for range filters first.
         let of_ranges: u64 = seen.levels.iter().map(SeenLevel::range_bytes).sum();
         let for_keys = match seen.budget {
             Some(_) => budget_bytes.saturating_sub(of_ranges),
@@ -116,7 +116,7 @@ fn least_price(budget: u64) -> Result<Price, TuningError> {
     Price::new(NEGLIGIBLE / budget.max(1) as f64)
 }
 
-/// The filters for ranges that are worth their bytes at this price.
+/// The range filters that are worth their bytes at this price.
 fn ranges(seen: &Seen, price: Price) -> RangeAdvice {
     let (levels, lookups) = (seen.levels.iter(), seen.lookups);
     let demands: Vec<_> = levels.clone().map(|level| level.range_demand(lookups)).collect();

@@ -254,11 +254,11 @@ fn bytes_go_where_reads_are_dear() {
     assert!((dear.advised.wasted_cost / priced(&dear) - 1.0).abs() < 1e-9, "{dear}");
     let text = dear.to_string();
     assert!(
-        text.contains("% of what reads in vain cost") && text.contains(", which cost "),
+        text.contains("% of what wasted reads cost") && text.contains(", which cost "),
         "{text}"
     );
     let text = alike.to_string();
-    assert!(!text.contains("reads in vain cost") && !text.contains("which cost"), "{text}");
+    assert!(!text.contains("wasted reads cost") && !text.contains("which cost"), "{text}");
     // Free reads need no filter.
     let free = AdviceOptions::new().read_cost(level, 0.0);
     let free = db.filter_advice_with(&free).unwrap();
@@ -282,7 +282,7 @@ fn levels_without_lookups_need_no_filters() {
 }
 
 /// Regression: lookups that all found their key in the oldest table of level 0 reached the newer
-/// ones in vain.
+/// ones without finding it.
 #[test]
 fn hits_in_the_oldest_run_need_the_filters_of_the_newer_ones() {
     let db = open("paired:12");

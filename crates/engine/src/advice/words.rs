@@ -7,7 +7,7 @@ use trommel_filter::{FilterKind, FilterSpec};
 use super::seen::{Seen, SeenLevel};
 use super::{AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE, LevelAdvice};
 
-/// Below this many wasted reads per lookup, a level counts as never read in vain.
+/// Below this many wasted reads per lookup, a level counts as one without any.
 const NEVER: f64 = 1e-5;
 /// Reads per lookup that are not noticeable: one in a billion lookups.
 const UNSEEN: f64 = 1e-9;
@@ -119,7 +119,7 @@ struct Share {
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (keys, in_vain) = (100.0 * self.keys, 100.0 * self.in_vain);
-        let of = if self.are_alike { "the reads in vain" } else { "what reads in vain cost" };
+        let of = if self.are_alike { "the wasted reads" } else { "what wasted reads cost" };
         write!(f, "{keys:.1}% of the keys and {in_vain:.1}% of {of}")
     }
 }

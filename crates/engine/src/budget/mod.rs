@@ -25,7 +25,7 @@
 //! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
 //! unusable, the filters that replace it are counted.
 //!
-//! Filters for ranges count as well: the policy sets them beside the budget, their bytes are taken
+//! Range filters count as well: the policy sets them beside the budget, their bytes are taken
 //! off first, and the filters of keys share the rest.
 //!
 //! Filters that keyspaces set for themselves count, but are neither chosen nor made smaller here:

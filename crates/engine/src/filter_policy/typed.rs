@@ -31,7 +31,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The same policy, with this filter for ranges of keys on the levels of a range, as
+    /// The same policy, with this range filter on the levels of a range, as
     /// [`FilterPolicy::on_levels`].
     ///
     /// ```

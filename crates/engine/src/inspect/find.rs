@@ -91,7 +91,7 @@ pub struct VersionAt {
 }
 
 impl Sighting {
-    /// Whether a lookup of the newest version reads this file in vain.
+    /// Whether a lookup of the newest version wastes a read of this file.
     pub fn is_wasted(&self) -> bool {
         self.reached && self.versions.is_empty() && self.filter != Answer::No
     }

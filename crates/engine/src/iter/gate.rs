@@ -1,4 +1,4 @@
-//! Skips tables in a range scan by their prefix filters, and blocks by filters for ranges.
+//! Skips tables in a range scan by their prefix filters, and blocks by range filters.
 //!
 //! 1. The range `from..to` is within one prefix `p` if `from` has the prefix `p` and `to` is not
 //!    after the end of `p`, the first key after all those that begin with `p`. Then each of its
@@ -15,7 +15,7 @@
 //!    first or the last key of the range, its positive is known to be true or false. A scan that
 //!    begins in the middle does not settle this, and then a negative is not counted either, or the
 //!    measured rate would be too low.
-//! 5. Filters for ranges are queried by the cursors of tables, once for each block at an end of the
+//! 5. Range filters are queried by the cursors of tables, once for each block at an end of the
 //!    range: [`LevelRange`] gives them the bounds and counts what they answer.
 //!
 //! A gated scan yields all of its range, and an arbitrary part of the keys outside it, which
@@ -40,7 +40,7 @@ pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
     probe: Probe,
-    /// Blocks that were skipped on each level, if cursors query filters for ranges.
+    /// Blocks that were skipped on each level, if cursors query range filters.
     skipped_blocks: Option<Box<[AtomicU64; LEVELS]>>,
     has_skipped: AtomicBool,
 }
@@ -102,7 +102,7 @@ impl RangeGate {
             || self.skipped_blocks.is_some() && filters.have_ranges()
     }
 
-    /// Blocks that filters for ranges have made the scan skip on `level`.
+    /// Blocks that range filters have made the scan skip on `level`.
     pub(super) fn skipped_blocks(&self, level: usize) -> u64 {
         self.skipped_on(level).map_or(0, |blocks| blocks.load(Ordering::Relaxed))
     }

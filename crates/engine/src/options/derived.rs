@@ -85,7 +85,7 @@ impl Options {
         }
     }
 
-    /// About as many bytes as the filter for ranges of a table of `keys` keys takes.
+    /// About as many bytes as the range filter of a table of `keys` keys takes.
     pub(crate) fn range_bytes(&self, level: usize, is_last: bool, keys: u64) -> u64 {
         if is_last && !self.filtering.filters_on_last_level {
             return 0;

@@ -81,7 +81,7 @@ impl FilterSettings {
         }
         if self.prefix_filters.as_ref().is_some_and(FilterPolicy::has_ranges) {
             return Err(Error::option(
-                "prefix_filters has a filter for ranges, which is of whole keys: give it in filters",
+                "prefix_filters has a range filter, which is of whole keys: give it in filters",
             ));
         }
         self.user_filters.as_ref().map_or(Ok(()), UserPolicy::check)

@@ -35,7 +35,7 @@ pub struct ScanStats {
     /// Data blocks found in the cache.
     #[cfg_attr(feature = "serde", serde(rename = "scan_cache_hits"))]
     pub cache_hits: u64,
-    /// Data blocks that were not read, as a filter for ranges showed that they hold nothing of the
+    /// Data blocks that were not read, as a range filter showed that they hold nothing of the
     /// scan's range.
     #[cfg_attr(feature = "serde", serde(rename = "scan_blocks_skipped"))]
     pub blocks_skipped: u64,

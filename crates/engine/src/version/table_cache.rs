@@ -291,19 +291,19 @@ pub(crate) struct TableCache {
     /// The shared limit on open files, if the stores share one.
     shared: Option<Arc<SharedFiles>>,
     closed: AtomicBool,
-    /// Whether a table with a filter for ranges was opened or is to be written.
+    /// Whether a table with a range filter was opened or is to be written.
     ranges: AtomicBool,
 }
 
 impl TableCache {
-    /// Whether a table may have a filter for ranges, as far as tables were opened. Scans that begin
+    /// Whether a table may have a range filter, as far as tables were opened. Scans that begin
     /// before that is known query none.
     #[inline]
     pub(crate) fn have_ranges(&self) -> bool {
         self.ranges.load(Ordering::Relaxed)
     }
 
-    /// Records that a table has a filter for ranges, or may get one.
+    /// Records that a table has a range filter, or may get one.
     pub(crate) fn note_ranges(&self) {
         self.ranges.store(true, Ordering::Relaxed);
     }

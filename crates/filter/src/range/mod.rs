@@ -1,4 +1,4 @@
-//! A filter for ranges of keys: whether a block of sorted keys may hold a key between two bounds.
+//! A range filter: whether a block of sorted keys may hold a key between two bounds.
 //!
 //! A sorted file is divided into blocks, and its index holds a *separator* for each: the keys of a
 //! block lie between the separator before it and its own. The reader of a range filter passes these

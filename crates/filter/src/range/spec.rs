@@ -124,7 +124,7 @@ impl FromStr for RangeSpec {
         let bits = text.strip_prefix("infix:").and_then(|bits| bits.parse().ok());
         let wrong = || {
             ParseSpecError::new(format!(
-                "`{text}` is no filter of ranges: write `infix:` and bits per key, as in `infix:6`, \
+                "`{text}` is no range filter: write `infix:` and bits per key, as in `infix:6`, \
                  or `none`"
             ))
         };

@@ -3,7 +3,7 @@
 //! 1. The separators of the index say which block is the first or the last that may hold keys of
 //!    the range. A block between them does: it has entries, and all are in the range. The blocks
 //!    before the first and after the last hold none. So only these two, and the block that a search
-//!    reaches, are queried in the table's filter for ranges, and no block beyond them is read.
+//!    reaches, are queried in the table's range filter, and no block beyond them is read.
 //! 2. A cursor that has skipped everything up to the end of the range is off the end, as if the
 //!    table ended there. [`seek_to_first`](trommel_base::Cursor::seek_to_first) and
 //!    [`seek_to_last`](trommel_base::Cursor::seek_to_last) then mean the ends of the range, so that

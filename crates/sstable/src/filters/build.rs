@@ -20,7 +20,7 @@ pub struct FilterPlan {
     pub keys: FilterSpec,
     /// The filter of prefixes and their extractor (default none).
     pub prefixes: Option<(FilterSpec, Arc<dyn PrefixExtractor>)>,
-    /// The filter for ranges of keys (default none), whose partitioning is that of the index.
+    /// The range filter (default none), whose partitioning is that of the index.
     pub ranges: RangeSpec,
     /// The partitioning of the other filters (default: each whole).
     pub shape: FilterShape,

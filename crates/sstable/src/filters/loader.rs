@@ -201,7 +201,7 @@ fn refused(error: &DecodeError) -> FilterState {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BlockForm {
     Filter,
-    /// A filter for ranges of keys.
+    /// A range filter.
     Ranges,
     /// A user-defined filter with a reader.
     User,

@@ -348,7 +348,7 @@ impl Filters {
         }
     }
 
-    /// Whether the filter for ranges, if there is one, admits `key` in the block at `at` of `leaf`:
+    /// Whether the range filter, if there is one, admits `key` in the block at `at` of `leaf`:
     /// always, if that holds it.
     pub(crate) fn may_hold_at(&self, index: &IndexTree, leaf: &Index, at: At, key: &[u8]) -> bool {
         let Some(ranges) = self.ranges() else { return true };
@@ -357,7 +357,7 @@ impl Filters {
         answer.is_none_or(|answer| answer.maybe)
     }
 
-    /// Whether scans can query a filter for ranges of keys.
+    /// Whether scans can query a range filter.
     #[inline]
     pub fn have_ranges(&self) -> bool {
         self.ranges().is_some()
@@ -370,7 +370,7 @@ impl Filters {
         ranges.map_or(0, |ranges| ranges.part().entry.bytes)
     }
 
-    /// The facts of the filter for ranges, as recorded when it was built.
+    /// The facts of the range filter, as recorded when it was built.
     pub fn range_facts(&self) -> FilterFacts {
         self.ranges().map_or(FilterFacts::NONE, |ranges| ranges.part().range_facts())
     }

@@ -202,7 +202,7 @@ impl Table {
             if let Step::Key(key, leaf, at) | Step::KeyAgain(key, leaf, at) = step
                 && !filters.may_hold_at(&self.index, leaf, at, key)
             {
-                return Err(denied("the filter for ranges denies a key that the table holds"));
+                return Err(denied("the range filter denies a key that the table holds"));
             }
             let Step::Key(key, ..) = step else { return Ok(()) };
             if !filters.query(key, seed.hash(key)).maybe {

@@ -46,7 +46,7 @@ pub(crate) fn filter_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A filter for ranges with a valid checksum: it stays within its memory, and answers the same when
+/// A range filter with a valid checksum: it stays within its memory, and answers the same when
 /// it is decoded again.
 pub(crate) fn ranges(input: &[u8]) {
     let mut bytes = input.to_vec();

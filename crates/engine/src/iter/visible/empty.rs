@@ -1,4 +1,4 @@
-//! Counts scans that find nothing, for advice on filters for ranges.
+//! Counts scans that find nothing, for advice on range filters.
 
 use super::VisibleCursor;
 

@@ -169,8 +169,8 @@ pub enum DriftReason {
     Unfiltered,
     /// Its kind is not among those of the budget.
     OtherKind,
-    /// It has a range filter that the policy does not set, or lacks one that it sets: the policy was
-    /// changed since.
+    /// It has a range filter that the policy does not set, or lacks one that it sets: the policy
+    /// was changed since.
     OtherRanges,
     /// It cannot be used: see [`FilterStats::unusable`](crate::FilterStats::unusable).
     Unusable,

@@ -3,9 +3,9 @@
 //! 1. Keys are added in order. Those of the open block are kept whole, as the bytes that they share
 //!    are known only at its end.
 //! 2. At the end of a block each of its keys is reduced to its infix: 16 bytes in memory.
-//! 3. For a filter the frequencies of bytes are counted, the infixes of all finished blocks mapped to
-//!    cells, and these encoded. The builder then begins the filter of the blocks that follow, so it
-//!    holds the infixes of one filter only.
+//! 3. For a filter the frequencies of bytes are counted, the infixes of all finished blocks mapped
+//!    to cells, and these encoded. The builder then begins the filter of the blocks that follow, so
+//!    it holds the infixes of one filter only.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -99,8 +99,8 @@ impl RangeFilterBuilder {
     /// Most bytes of memory that the build takes from now until [`take_blocks`](Self::take_blocks)
     /// returns, if few keys follow.
     pub fn peak_bytes(&self) -> u64 {
-        // A list that is full holds three times its memory while it doubles; at the end that is more
-        // than the cells. The encoded filter is in memory twice.
+        // A list that is full holds three times its memory while it doubles; at the end that is
+        // more than the cells. The encoded filter is in memory twice.
         let frequencies = size_of::<Frequencies>() + Frequencies::HEAP_BYTES;
         (3 * self.memory_bytes() + frequencies) as u64 + 2 * self.spec.expected_bytes(self.len())
     }

@@ -231,11 +231,11 @@ impl RangeFilter {
         self.header.keys
     }
 
-    /// The expected rate of "maybe" for ranges of one missing key, if that is like the present ones,
-    /// as if some of the keys had been left out: the share of keys that have their cell in common
-    /// with another one. At least the share of occupied cells, which is the rate for ranges that are
-    /// spread evenly. It says nothing of longer empty ranges: where keys and ranges are spread evenly
-    /// their rate is the same, elsewhere it may be lower or higher.
+    /// The expected rate of "maybe" for ranges of one missing key, if that is like the present
+    /// ones, as if some of the keys had been left out: the share of keys that have their cell in
+    /// common with another one. At least the share of occupied cells, which is the rate for ranges
+    /// that are spread evenly. It says nothing of longer empty ranges: where keys and ranges are
+    /// spread evenly their rate is the same, elsewhere it may be lower or higher.
     pub fn expected_fpr(&self) -> f64 {
         self.header.expected_fpr
     }

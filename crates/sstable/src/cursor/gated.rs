@@ -162,8 +162,8 @@ impl TableCursor {
         Ok(None)
     }
 
-    /// Reports whether the entered block had an entry of the range: where the search expected it, or
-    /// one that is hidden from it.
+    /// Reports whether the entered block had an entry of the range: where the search expected it,
+    /// or one that is hidden from it.
     fn count_entered(
         &self,
         range: &dyn ScanRange,

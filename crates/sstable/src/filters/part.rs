@@ -206,8 +206,8 @@ impl Part {
         }
     }
 
-    /// Applies `query` to the filter of leaf `leaf` of `leaves`, if this is a part for ranges. Notes
-    /// one that has filters of other leaves.
+    /// Applies `query` to the filter of leaf `leaf` of `leaves`, if this is a part for ranges.
+    /// Notes one that has filters of other leaves.
     pub(super) fn with_ranges_of<T>(
         &self,
         leaf: usize,

@@ -60,8 +60,8 @@ pub(crate) struct IndexBytes {
 }
 
 impl IndexBuilder {
-    /// An index of one block if that is at most `leaf_bytes` long, otherwise of leaves of about that
-    /// length and a top index.
+    /// An index of one block if that is at most `leaf_bytes` long, otherwise of leaves of about
+    /// that length and a top index.
     pub(crate) fn new(leaf_bytes: usize) -> Self {
         let (separators, ends, lengths, leaf_ends) = Default::default();
         Self { separators, ends, lengths, leaf_bytes, leaf_ends, prefix: usize::MAX, rests: 0 }

@@ -213,6 +213,17 @@ impl<'a> Trial<'a> {
         Ok(Arc::new(Checked::new(store, settings.key_bytes, settings.value_bytes)))
     }
 
+    /// Opens a new store for keys and values of these sizes.
+    pub(crate) fn open_with(&self, settings: &Settings) -> Result<Arc<Checked>, StoreError> {
+        let store = self.contender.open(&self.spec.dir, settings, true)?;
+        Ok(Arc::new(Checked::new(store, settings.key_bytes, settings.value_bytes)))
+    }
+
+    /// Values of this many bytes.
+    pub(crate) fn values_of(&self, bytes: usize) -> Values {
+        Values::new(bytes, COMPRESSION_RATIO, self.spec.settings.seed)
+    }
+
     fn fill(&self) -> Result<(), StoreError> {
         let written = process::written_bytes();
         let store = self.open(true)?;

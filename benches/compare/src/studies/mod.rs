@@ -25,6 +25,7 @@ mod loads;
 mod many;
 mod open;
 mod recovery;
+mod shapes;
 mod sync;
 pub(crate) mod tails;
 mod transactions;
@@ -61,7 +62,7 @@ pub(crate) struct Study {
 }
 
 /// All studies, in the order in which they run.
-pub(crate) static ALL: [&Study; 11] = [
+pub(crate) static ALL: [&Study; 12] = [
     &sync::STUDY,
     &writers::STUDY,
     &open::STUDY,
@@ -73,6 +74,7 @@ pub(crate) static ALL: [&Study; 11] = [
     &transactions::STUDY,
     &turns::STUDY,
     &loads::STUDY,
+    &shapes::STUDY,
 ];
 
 impl FromStr for &'static Study {
@@ -158,6 +160,14 @@ pub(crate) struct Sizes {
     /// Entries that are loaded into a store
     #[arg(long, value_name = "N", default_value = "5M", value_parser = parse_count)]
     pub(crate) loads_keys: u64,
+
+    /// Entries of the stores with keys of other shapes
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub(crate) shapes_keys: u64,
+
+    /// MiB of large values
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub(crate) shapes_mib: u64,
 }
 
 impl Sizes {
@@ -181,6 +191,8 @@ impl Sizes {
             transactions_seconds: 0.1,
             turns_keys: 5_000,
             loads_keys: 20_000,
+            shapes_keys: 20_000,
+            shapes_mib: 8,
         }
     }
 

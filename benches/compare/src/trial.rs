@@ -208,14 +208,16 @@ impl<'a> Trial<'a> {
 
     /// Opens the store; with `fresh`, a new one.
     pub(crate) fn open(&self, fresh: bool) -> Result<Arc<Checked>, StoreError> {
-        let settings = &self.spec.settings;
-        let store = self.contender.open(&self.spec.dir, settings, fresh)?;
-        Ok(Arc::new(Checked::new(store, settings.key_bytes, settings.value_bytes)))
+        self.open_with(&self.spec.settings, fresh)
     }
 
-    /// Opens a new store for keys and values of these sizes.
-    pub(crate) fn open_with(&self, settings: &Settings) -> Result<Arc<Checked>, StoreError> {
-        let store = self.contender.open(&self.spec.dir, settings, true)?;
+    /// As `open`, for keys and values of the sizes in `settings`.
+    pub(crate) fn open_with(
+        &self,
+        settings: &Settings,
+        fresh: bool,
+    ) -> Result<Arc<Checked>, StoreError> {
+        let store = self.contender.open(&self.spec.dir, settings, fresh)?;
         Ok(Arc::new(Checked::new(store, settings.key_bytes, settings.value_bytes)))
     }
 

@@ -118,7 +118,7 @@ fn filled<K: AsRef<[u8]>>(
     settings: &Settings,
     keys: impl Iterator<Item = K>,
 ) -> Result<Arc<Checked>, StoreError> {
-    let store = trial.open_with(settings)?;
+    let store = trial.open_with(settings, true)?;
     put_all(trial, &store, settings, keys)?;
     for _ in 0..2 {
         let found = scan_all(&store)?;
@@ -186,7 +186,7 @@ fn timed(
 /// Ends a part: closes its store and removes the files.
 fn end(trial: &Trial<'_>, store: Arc<Checked>) -> Result<(), StoreError> {
     store.close()?;
-    Ok(std::fs::remove_dir_all(&trial.spec.dir)?)
+    crate::run::remove(&trial.spec.dir)
 }
 
 fn large_values(trial: &Trial<'_>) -> Result<(), StoreError> {
@@ -210,7 +210,7 @@ fn large_values(trial: &Trial<'_>) -> Result<(), StoreError> {
 
 fn in_order(trial: &Trial<'_>) -> Result<(), StoreError> {
     let settings = &trial.spec.settings;
-    let store = trial.open_with(settings)?;
+    let store = trial.open_with(settings, true)?;
     let keys = (0..settings.num).map(|n| pair(n, 0));
     timed(trial, FILL, settings.num, || put_all(trial, &store, settings, keys))?;
     for _ in 0..2 {
